@@ -29,3 +29,12 @@ machine_server() {
     PG_CONFIG=$(.ci/majors 15 . sh -c 'echo "$PG_CONFIG"')
     export PG_CONFIG
 }
+
+# trust PROGRAM ARGS...: runs a program of t/trust and ends the check with the last line that it printed
+trust() {
+    local status=0
+    "t/trust/$1" "${@:2}" >"$out/log" 2>&1 || status=$?
+    [ "$status" != 75 ] || cannot "the packages that $1 needs cannot be had now"
+    [ "$status" = 0 ] || { tail -n 40 "$out/log" >&2 && fail "$1 failed: see $out/log"; }
+    tail -n 1 "$out/log"
+}

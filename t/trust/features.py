@@ -1,36 +1,31 @@
 """Churn by pgscale's own features: relations move to another tablespace and back, settings are changed and changed back.
 
-Afterwards, be it after a crash or not, each job has come to an end, nothing that was begun is left in the catalogs or on the
-disk, each index has what its table has, and postgresql.auto.conf is what was acknowledged and what the journal says it is.
+Afterwards, after a crash or not, each job has come to an end, nothing that was begun is left in the catalogs, and
+postgresql.auto.conf is what was acknowledged and what the journal says it is.
 """
 import collections
 import re
-import shutil
-import struct
 
-import checks
 from churn import ABSENT, Churn, Expected
 from cluster import run, value
 from server import Loss, wait_for
 
-# Only relocation puts files into these, so that a file without a relation is its own.
-SPACES = ("space_0", "space_1")
+SPACES = ("space_0", "space_1", "space_2")
 SETTINGS = {
-    "pgscale.relocation_workers": "2",
+    "pgscale.relocation_workers": "3",
     "pgscale.relocation_max_transaction_age": "-1",
+    "pgscale.relocation_switch_timeout": "120",
 }
-# Settings whose value matters to nobody here.
+# Settings whose value matters to nothing here
 CHANGED = ("work_mem", "hash_mem_multiplier", "default_statistics_target", "pgscale.archive_retention")
 ENDED = 180         # seconds by which all jobs must have ended
-# A job may end so in this load: it did not get its table's lock in time, or lost a deadlock, again and again.
-EXCUSED = ("55P03", "40P01")
+# A rebuild may fail so in this load: it did not get its table's lock in time, or lost a deadlock, again and again.
+EXCUSED = ["55P03", "40P01"]
 LINE = re.compile(r"^([\w.]+) = '(.*)'$")
-PD_SPECIAL = 16     # where a page's header says where its special space begins
-BTREE_SPECIAL = 16  # bytes of it
 
 
-def create_spaces(connection, place, folder):
-    for name in SPACES:
+def create_spaces(connection, place, folders):
+    for name, folder in zip(SPACES, folders):
         (folder / name).mkdir()
         place.give(folder / name)
         run(connection, f"CREATE TABLESPACE {name} LOCATION '{folder / name}'")
@@ -43,47 +38,55 @@ def move_in(connection, tables):
         run(connection, f"ALTER INDEX {table}_pkey SET TABLESPACE {SPACES[0]}")
 
 
+def target_of(connection, rng, relation):
+    """Another tablespace than that of the relation."""
+    return rng.choice([name for name, in run(
+        connection, "SELECT spcname FROM pg_tablespace WHERE spcname = ANY (%s) AND oid <>"
+                    " (SELECT reltablespace FROM pg_class WHERE oid = %s::regclass)", list(SPACES), relation)])
+
+
 class Features(Churn):
-    """moving: the tables that relocation moves; each has a column aid, and the primary key TABLE_pkey on it."""
+    """moving: the tables that relocation moves; each has the primary key TABLE_pkey."""
 
     STEPS = (*Churn.STEPS, "relocation", "changes")
 
-    def __init__(self, server, seed, moving, steps=None, lines=None, strays=None):
-        """lines: of postgresql.auto.conf, before; strays: files in SPACES that are known to have no relation."""
+    def __init__(self, server, seed, moving, steps=None, lines=None):
+        """lines: of postgresql.auto.conf, before."""
         self.moving = self.not_rewritten = moving
-        self.asked = set()              # jobs
-        self.touched = set()            # tables
+        self.asked, self.cancelled = set(), set()       # jobs
         self.lines = Expected()
         self.lines.possible = {name: {state} for name, state in (lines or {}).items()}
-        self.strays = strays if strays is not None else set()
         self.counts = collections.Counter()
         super().__init__(server, seed, steps)
 
-    def relocation(self, connection, rng):
-        table = rng.choice(self.moving)
-        self.touched.add(table)
-        relation = table if rng.random() < 0.3 else f"{table}_pkey"
-        target = value(connection, "SELECT min(spcname) FROM pg_tablespace WHERE spcname = ANY (%s) AND oid <>"
-                       " (SELECT reltablespace FROM pg_class WHERE oid = %s::regclass)", list(SPACES), relation)
-        if relation == table:
-            statement = f"relocate_table('{table}', '{target}', mode => 'lock')"
-        elif rng.random() < 0.2:
-            statement = f"relocate_indexes('{table}', '{target}', mode => 'rebuild')"
-        else:
-            statement = f"relocate_index('{relation}', '{target}', amcheck => {rng.random() < 0.2}, prewarm => false, mode => 'rebuild')"
+    def ask(self, connection, rng, statement, cancel):
+        """Has relations moved; sometimes a job is cancelled then. Returns the jobs."""
         jobs = [job for job, in run(connection, f"SELECT * FROM pgscale.{statement}")]
-        if not jobs:        # none of the table's could be: another move of it is under way
-            return
         self.asked.update(jobs)
         self.counts["jobs"] += len(jobs)
+        if jobs and rng.random() < cancel:      # none, if another move of all of them is under way
+            self.pause(rng.random() / 2)
+            self.cancelled.add(jobs[0])
+            self.counts["cancelled"] += value(connection, f"SELECT pgscale.relocation_cancel({jobs[0]})")
+        return jobs
+
+    def undo(self, connection, job):
+        self.asked.add(value(connection, f"SELECT pgscale.relocation_undo({job})"))
+        self.counts["taken back"] += 1
+
+    def relocation(self, connection, rng):
+        table = rng.choice(self.moving)
+        relation = table if rng.random() < 0.3 else f"{table}_pkey"
+        target = target_of(connection, rng, relation)
+        if relation == table:
+            statement = f"relocate_table('{table}', '{target}', mode => 'lock')"
+        else:
+            amcheck = rng.random() < 0.2
+            statement = f"relocate_index('{relation}', '{target}', amcheck => {amcheck}, prewarm => false, mode => 'rebuild')"
+        jobs = self.ask(connection, rng, statement, 0.2)
         self.pause(rng.random() / 2)
-        fate = rng.random()
-        if fate < 0.2 and value(connection, f"SELECT pgscale.relocation_cancel({jobs[0]})"):
-            self.counts["cancelled"] += 1
-        elif fate < 0.4:
-            # is refused of one that is still under way
-            self.asked.add(value(connection, f"SELECT pgscale.relocation_undo({jobs[0]})"))
-            self.counts["taken back"] += 1
+        if jobs and rng.random() < 0.2:
+            self.undo(connection, jobs[0])      # is refused while the job is under way
 
     def changes(self, connection, rng):
         setting, reload = rng.choice(CHANGED), rng.random() < 0.5
@@ -94,36 +97,43 @@ class Features(Churn):
             self.change(connection, setting, *before, f"revert({change}, {reload})")
 
     def change(self, connection, setting, state, call):
-        """Is on disk once it is acknowledged, whatever synchronous_commit is; a dying disk may answer what it will."""
+        """Is on disk once it is acknowledged, whatever synchronous_commit is; a dying disk may answer anything."""
         rows = self.lines.change(connection, setting, state, f"CALL pgscale.{call.format(state)}", whole=False)
         self.counts["settings changed"] += 1
         return rows[0][0]
 
     def check(self, connection, durable=True, crashed=True):
         super().check(connection)
-        self.check_jobs(connection, durable, crashed)
-        self.check_indexes(connection)
-        self.check_files(connection, durable, crashed)
+        self.check_ends(connection)
+        self.check_jobs(connection, durable)
         self.check_lines(connection)
 
-    def check_jobs(self, connection, durable, crashed):
-        """All have ended, those that a crash had interrupted, too, and what they say is so."""
-        unfinished = "FROM pgscale.relocation_jobs WHERE finished_at IS NULL"
+    def check_ends(self, connection):
+        """A job is done unless it was cancelled, or the server crashed twice at it; nothing of it is left to be removed."""
         try:
-            wait_for("end of all relocation jobs", lambda: not run(connection, f"SELECT job {unfinished}"), ENDED)
-        except Loss as loss:
-            jobs = run(connection, f"SELECT job, state, phase, relation, attempts, sqlstate, message, wait_until {unfinished}")
-            raise Loss(f"{loss}: {jobs[:3]}") from None
-        rows = run(connection, "SELECT job, state, relation, sqlstate, message FROM pgscale.relocation_jobs")
-        missing = self.asked - {row[0] for row in rows}
+            wait_for("end of all jobs", lambda: not run(
+                connection, "SELECT job FROM pgscale_internal.relocation_job WHERE finished_at IS NULL"), ENDED)
+        except Loss as late:
+            raise Loss(f"{late}: " + str(run(connection, "SELECT job, relation, state, phase, attempts, message FROM"
+                                             " pgscale.relocation_jobs WHERE finished_at IS NULL")[:3])) from None
+        wrong = run(connection, """
+            SELECT job, relation_name, state, crashes, sqlstate, message, files FROM pgscale_internal.relocation_job
+             WHERE files IS NOT NULL OR NOT (state = 'done' OR state = 'lost' AND crashes >= 2
+                   OR state = 'cancelled' AND job = ANY (%s) OR state = 'failed' AND sqlstate = ANY (%s))""",
+                    list(self.cancelled), self.excused())
+        if wrong:
+            raise Loss(f"jobs have not ended as they must: {wrong[:3]}")
+
+    def excused(self):
+        return EXCUSED
+
+    def check_jobs(self, connection, durable):
+        """Those that were acknowledged are there, and what they say is so."""
+        states = dict(run(connection, "SELECT job, state FROM pgscale.relocation_jobs"))
+        self.counts.update(f"jobs {state}" for state in states.values())
+        missing = self.asked - states.keys()
         if durable and missing:
             raise Loss(f"relocation jobs that were acknowledged are lost, such as {min(missing)} of {len(missing)}")
-        for job, state, relation, sqlstate, message in rows:
-            self.counts[f"jobs {state}"] += 1
-            # lost: the server crashed twice at it
-            allowed = ("done", "cancelled", "lost") if crashed else ("done", "cancelled")
-            if state not in allowed and not (state == "failed" and sqlstate in EXCUSED):
-                raise Loss(f"relocation job {job} of {relation} is {state}: {sqlstate} {message}")
         elsewhere = run(connection, """
             SELECT j.job, j.relation_name, j.target_name
               FROM (SELECT DISTINCT ON (relation_name) * FROM pgscale_internal.relocation_job ORDER BY relation_name, job DESC) j
@@ -139,41 +149,6 @@ class Features(Churn):
             raise Loss(f"left behind by relocation: {left[:3]}")
         run(connection, "DELETE FROM pgscale_internal.relocation_job")
 
-    def check_indexes(self, connection):
-        """By way of the index there is what there is in the table."""
-        def found(table, by_index):
-            run(connection, f"""
-                BEGIN; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_indexonlyscan = off;
-                SET LOCAL enable_{'seqscan' if by_index else 'indexscan'} = off""")
-            rows = run(connection, f"SELECT count(*), sum(hashtext(t::text)), max(aid) FROM {table} t WHERE aid >= 0")
-            run(connection, "COMMIT")
-            return rows[0]
-        for table in sorted(self.touched):
-            heap, index = found(table, False), found(table, True)
-            if heap != index:
-                raise Loss(f"{table} has {heap}, and {index} by way of its index")
-
-    def check_files(self, connection, durable, crashed):
-        """In relocation's tablespaces there are the relations' files. After a crash stock leaves what nobody has committed:
-        of ALTER TABLE SET TABLESPACE a copy, of REINDEX an empty file."""
-        def look():
-            known = {str(node) for node, in run(connection, """
-                SELECT pg_relation_filenode(c.oid) FROM pg_class c JOIN pg_tablespace t ON t.oid = c.reltablespace
-                 WHERE spcname = ANY (%s)""", list(SPACES))}
-            return {file for file in self.server.folder.glob("pg_tblspc/*/*/[0-9]*/*")
-                    if checks.RELATION.match(file.name) and file.name.split(".")[0].split("_")[0] not in known}
-
-        run(connection, "CHECKPOINT")       # dropped ones go now
-        new = look() - self.strays
-        if new:
-            run(connection, "CHECKPOINT")   # what a checkpoint under way had not seen
-            new &= look()
-        self.strays |= new
-        self.counts["files without a relation"] += len(new)
-        for file in new:
-            if not crashed or durable and is_index(file):
-                raise Loss(f"a file without a relation, of {file.stat().st_size} bytes: {file.relative_to(self.server.folder)}")
-
     def check_lines(self, connection):
         found = lines(self.server.folder)
         for name in CHANGED:
@@ -188,29 +163,18 @@ class Features(Churn):
                 raise Loss(f"the journal says of {setting}: {state}, {old} -> {new}; in the file it is {found.get(setting)}")
         untrue = run(connection, "SELECT change, setting, state FROM pgscale.tuning_journal WHERE state = 'changed by hand'")
         if untrue:
-            raise Loss(f"nobody has changed anything by hand, but the journal says so: {untrue[:3]}")
-        self.settle_lines(connection, found)
-
-    def settle_lines(self, connection, found):
-        """The next change finds out what became of those that were interrupted."""
+            raise Loss(f"nothing was changed by hand, but the journal says so: {untrue[:3]}")
+        # the next change finds out what became of those that were interrupted
         for setting, in run(connection, "SELECT DISTINCT setting FROM pgscale.tuning_journal WHERE state = 'begun'"):
             change = self.change(connection, setting, "99", f"set('{setting}', '99')")
             old = value(connection, "SELECT old_value FROM pgscale.tuning_journal WHERE change = %s", change)
             if old != found.get(setting):
                 raise Loss(f"{setting} was {found.get(setting)}, and change {change} says that it was {old}")
             self.counts["changes interrupted"] += 1
-        begun = run(connection, "SELECT change, setting, message FROM pgscale.tuning_journal WHERE state = 'begun'"
-                                " AND message IS NULL")
+        begun = run(connection, "SELECT change, setting FROM pgscale.tuning_journal WHERE state = 'begun' AND message IS NULL")
         if begun:
-            raise Loss(f"changes that nobody is at are begun for ever: {begun[:3]}")
+            raise Loss(f"changes that no session is at are begun for ever: {begun[:3]}")
         run(connection, "DELETE FROM pgscale_internal.tuning_change")
-
-
-def is_index(file):
-    """Has it pages of a B-tree?"""
-    with open(file, "rb") as pages:
-        page = pages.read(checks.BLOCK)
-    return len(page) == checks.BLOCK and struct.unpack_from("<H", page, PD_SPECIAL)[0] == checks.BLOCK - BTREE_SPECIAL
 
 
 def lines(folder):
@@ -223,53 +187,3 @@ def lines(folder):
                 raise Loss(f"postgresql.auto.conf has the line {line!r}")
             found[match[1]] = match[2]
     return found
-
-
-def stale(connection, table):
-    """Rows change, and the index is not told."""
-    ready = f"UPDATE pg_index SET indisready = {{}} WHERE indexrelid = '{table}_pkey'::regclass"
-    run(connection, ready.format("false"))
-    run(connection, f"UPDATE {table} SET balance = balance + 1 WHERE aid % 100 = 0")
-    run(connection, ready.format("true"))
-
-
-def stray(folder):
-    """A copy of the largest file, an index or not: called as none is."""
-    for file in folder.glob("pg_tblspc/*/*/[0-9]*/*"):
-        if checks.RELATION.match(file.name) and is_index(file):
-            shutil.copy(file, file.with_name("4000000000"))
-            return
-    raise RuntimeError("no index lies in relocation's tablespaces")
-
-
-def edit(folder):
-    """Somebody edits a line."""
-    file = folder / "postgresql.auto.conf"
-    file.write_text(re.sub(r"(?m)^(work_mem) = .*", r"\1 = '12345'", file.read_text()))
-
-
-# What a check must see: name -> (spoil, mend), of (connection, folder, table)
-SPOILS = {
-    "an index without entries": (
-        lambda c, folder, table: stale(c, table),
-        lambda c, folder, table: run(c, f"REINDEX TABLE {table}; UPDATE {table} SET balance = balance - 1 WHERE aid % 100 = 0")),
-    "an index left invalid": (
-        lambda c, folder, table: run(c, f"UPDATE pg_index SET indisvalid = false WHERE indexrelid = '{table}_pkey'::regclass"),
-        lambda c, folder, table: run(c, f"UPDATE pg_index SET indisvalid = true WHERE indexrelid = '{table}_pkey'::regclass")),
-    "a file left behind": (
-        lambda c, folder, table: stray(folder),
-        lambda c, folder, table: [file.unlink() for file in folder.glob("pg_tblspc/*/*/*/4000000000")]),
-    "a job lost": (
-        lambda c, folder, table: run(c, "DELETE FROM pgscale_internal.relocation_job WHERE job ="
-                                        " (SELECT max(job) FROM pgscale_internal.relocation_job)"),
-        lambda c, folder, table: None),
-    "a job that is not done": (
-        lambda c, folder, table: run(c, "UPDATE pgscale_internal.relocation_job SET target = 1663 WHERE state = 'done'"),
-        lambda c, folder, table: None),
-    "a line edited": (
-        lambda c, folder, table: edit(folder),
-        lambda c, folder, table: None),
-    "a journal that is wrong": (
-        lambda c, folder, table: run(c, "UPDATE pgscale_internal.tuning_change SET new_value = '54321'"),
-        lambda c, folder, table: None),
-}

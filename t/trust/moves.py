@@ -11,23 +11,15 @@ import time
 import checks
 from churn import Churn
 from cluster import run, value
-from features import ENDED, Features
+from features import Features, create_spaces, target_of
 from ledger import TABLES
-from server import Loss, wait_for
+from server import Loss
 
-SPACES = ("space_0", "space_1", "space_2")      # the last one is on the second disk
-SETTINGS = {
-    "pgscale.relocation_workers": "3",
-    "pgscale.relocation_max_transaction_age": "-1",
-    "pgscale.relocation_switch_timeout": "120",
-    "max_wal_size": "512MB",
-}
 COPYING, FOLLOWING, WAITING, SWITCHING, DROPPING = PHASES = (
     "copying", "following", "waiting for a gap", "switching", "dropping")
 BETWEEN = "between moves"
 BRIEF = (FOLLOWING, SWITCHING)      # a cut 50 ms later would be in another phase
 MISTAKES = ("42601", "42703", "42883", "42P01", "22")      # SQLSTATEs of this program's own
-FORGET = 10                         # the control forgets every tenth mark
 
 ROWS = 100_000
 TAIL = 3_000        # rows at the end, which come and go, so that VACUUM truncates
@@ -90,10 +82,7 @@ BY_INDEX = {
 
 def create(connection, place, folders):
     """The tablespaces in these folders, of different disks, and the large table in the first one."""
-    for name, folder in zip(SPACES, folders):
-        (folder / name).mkdir()
-        place.give(folder / name)
-        run(connection, f"CREATE TABLESPACE {name} LOCATION '{folder / name}'")
+    create_spaces(connection, place, folders)
     for statement in SCHEMA.split(";\n"):
         if statement.strip():
             run(connection, statement)
@@ -116,7 +105,7 @@ def forget(tree):
     if text.count(marks) != 1:
         raise RuntimeError("live_copy.c marks changed blocks otherwise by now")
     source.write_text(text.replace(
-        marks, marks + f"\tstatic int forgotten;\n\tif (++forgotten % {FORGET} == 0)\n\t\treturn;\n"))
+        marks, marks + "\tstatic int forgotten;\n\tif (++forgotten % 10 == 0)\n\t\treturn;\n"))
 
 
 def files(folder):
@@ -156,9 +145,10 @@ class Moves(Features):
 
     STEPS = ("move_large", "move_books", "reader", "tail", "vacuum", "checkpoint", "bulk")
 
-    def __init__(self, server, seed, strays):
-        self.cancelled = set()          # jobs
-        super().__init__(server, seed, (), self.STEPS, None, strays)
+    def __init__(self, server, seed, strays=None, steps=None):
+        """strays: files that are known to have no relation."""
+        self.strays = strays if strays is not None else set()
+        super().__init__(server, seed, (), steps)
 
     def move_large(self, connection, rng):
         self.move(connection, rng, rng.choice(("large", "large", "large", *INDEXES)))
@@ -168,31 +158,21 @@ class Moves(Features):
 
     def move(self, connection, rng, relation):
         self.pause(0.02)
-        target = rng.choice([name for name, in run(
-            connection, "SELECT spcname FROM pg_tablespace WHERE spcname = ANY (%s) AND oid <>"
-                        " (SELECT reltablespace FROM pg_class WHERE oid = %s::regclass)", list(SPACES), relation)])
-        is_index = value(connection, "SELECT relkind = 'i' FROM pg_class WHERE oid = %s::regclass", relation)
+        target = target_of(connection, rng, relation)
         if relation == "large" and rng.random() < 0.15:
             statement = f"relocate_indexes('{relation}', '{target}', mode => 'copy')"
-        elif is_index:
+        elif value(connection, "SELECT relkind = 'i' FROM pg_class WHERE oid = %s::regclass", relation):
             statement = f"relocate_index('{relation}', '{target}', prewarm => false, mode => 'copy')"
         else:
             statement = f"relocate_table('{relation}', '{target}')"
-        jobs = [job for job, in run(connection, f"SELECT * FROM pgscale.{statement}")]
-        self.asked.update(jobs)
-        self.counts["jobs"] += len(jobs)
-        if jobs and rng.random() < 0.07:
-            self.pause(rng.random())
-            self.cancelled.add(jobs[0])
-            self.counts["cancelled"] += value(connection, f"SELECT pgscale.relocation_cancel({jobs[0]})")
+        jobs = self.ask(connection, rng, statement, 0.07)
         while not self.stopping.is_set() and value(
                 connection, "SELECT count(*) FROM pgscale_internal.relocation_job"
                             " WHERE job = ANY (%s) AND finished_at IS NULL", jobs):
             self.pause(0.02)
         if jobs and rng.random() < 0.1 and value(
                 connection, "SELECT state = 'done' FROM pgscale_internal.relocation_job WHERE job = %s", jobs[0]):
-            self.asked.add(value(connection, f"SELECT pgscale.relocation_undo({jobs[0]})"))
-            self.counts["taken back"] += 1
+            self.undo(connection, jobs[0])
 
     def reader(self, connection, rng):
         """In the way of a switch."""
@@ -224,33 +204,25 @@ class Moves(Features):
             {rng.choice(('COMMIT', 'ROLLBACK'))}""")
         self.pause(rng.random())
 
+    def excused(self):
+        return []
+
     def check(self, connection, durable=True, crashed=True):
         mistakes = [error for error in self.errors if error[1].startswith(MISTAKES)]
         if mistakes:
             raise RuntimeError(f"{mistakes[0]}")
         Churn.check(self, connection)
         self.check_ends(connection)
-        self.check_jobs(connection, durable, crashed)
+        self.check_jobs(connection, durable)
+        self.check_tables(connection)
+        self.check_maps(connection)
+
+    def check_tables(self, connection):
+        """What can be said of a standby, too."""
         self.check_together(connection)
         self.check_large(connection)
         self.check_indexes(connection)
-        self.check_maps(connection)
-        self.check_files(connection, durable, crashed)
-
-    def check_ends(self, connection):
-        """Stricter than other jobs: a move is done unless it was cancelled, or the server crashed twice at it."""
-        try:
-            wait_for("end of all moves", lambda: not run(
-                connection, "SELECT job FROM pgscale_internal.relocation_job WHERE finished_at IS NULL"), ENDED)
-        except Loss as late:
-            raise Loss(f"{late}: " + str(run(connection, "SELECT job, relation, state, phase, attempts, message FROM"
-                                             " pgscale.relocation_jobs WHERE finished_at IS NULL")[:3])) from None
-        wrong = run(connection, """
-            SELECT job, relation_name, state, crashes, sqlstate, message, files FROM pgscale_internal.relocation_job
-             WHERE state NOT IN ('done', 'lost', 'cancelled') OR state = 'lost' AND crashes < 2
-                OR state = 'cancelled' AND NOT job = ANY (%s) OR files IS NOT NULL""", list(self.cancelled))
-        if wrong:
-            raise Loss(f"moves have not ended as they must: {wrong[:3]}")
+        self.check_files(connection)
 
     @staticmethod
     def check_together(connection):
@@ -306,7 +278,7 @@ class Moves(Features):
             if visible or frozen:
                 raise Loss(f"{table}: {visible} rows are not visible to all, {frozen} not frozen, as its visibility map says")
 
-    def check_files(self, connection, durable, crashed):
+    def check_files(self, connection):
         """No file is without a relation, in no tablespace: nothing but moves makes any here.
 
         Except those that a power cut brought back, and empty ones. A dropped file is emptied and, after the next checkpoint,

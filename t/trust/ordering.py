@@ -10,8 +10,8 @@ import sys
 import tempfile
 
 from cluster import TREE
-from record import record
 from report import table
+from server import record
 
 HERE = pathlib.Path(__file__).parent / "simulate"
 BARRIER = re.compile(r"^\s*pg_(?:read|write|memory)_barrier\(\);\n", re.MULTILINE)
@@ -108,7 +108,7 @@ def main():
     finally:
         shutil.rmtree(folder)
     print(table(["file", "", "what was seen first"], rows))
-    record("ordering", {"runs": arguments.runs, "seed": arguments.seed, "rows": rows, "wrong": wrong})
+    record("ordering", None, {"runs": arguments.runs, "seed": arguments.seed, "rows": rows}, wrong)
     for what in wrong:
         print(f"WRONG: {what}")
     print(f"{len(rows) - len(wrong)} as they must be, {len(wrong)} not")

@@ -1,17 +1,62 @@
-"""A server that may be killed, lose its disk and come back."""
+"""A server that may be killed, lose its disk and come back; and what all programs here share about servers."""
+import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import time
 
 import psycopg2
 
-from cluster import Cluster
+import machine
+from cluster import TREE, Cluster, say, value
+
+OUTPUT = TREE / "build" / "trust"
+HERE = pathlib.Path(__file__).resolve().parent
+
+# The sweeper is always at work, with one of these policies at random.
+SWEEPER = {
+    "shared_preload_libraries": "pgscale",
+    "pgscale.sweeper": "on",
+    "pgscale.sweeper_adaptive": "off",
+}
+POLICIES = ("clock", "history", "adaptive", "adaptive")
 
 
 class Loss(Exception):
     """Something that must not happen did."""
+
+
+def record(name, place, result, wrong=None):
+    """Leaves what a run found in build/trust, and the servers' logs if something was wrong."""
+    OUTPUT.mkdir(parents=True, exist_ok=True)
+    name = name.replace(" ", "-")
+    described = {**machine.describe(place), "load": os.getloadavg()} if place else {}
+    (OUTPUT / f"{name}.json").write_text(json.dumps({**described, **result, "wrong": wrong}, indent=1, default=str) + "\n")
+    if wrong and place:
+        for log in (*place.folder.glob("*.outside/log"), *place.folder.glob("*/log")):
+            shutil.copy(log, OUTPUT / f"{name}-{log.parent.name}.log")
+        say(f"kept for a closer look: {(OUTPUT / name).relative_to(TREE)}*.log")
+
+
+def preload(place, name, **environment):
+    """Compiles NAME.c of this folder; returns what goes before the command of a server that is to load it first."""
+    library = place.folder / f"{name}.so"
+    subprocess.run(["cc", "-O2", "-Wall", "-shared", "-fPIC", "-o", library, HERE / f"{name}.c", "-ldl"], check=True)
+    place.give(library)
+    return ["/usr/bin/env", f"LD_PRELOAD={library}", *(f"{name}={its}" for name, its in environment.items())]
+
+
+def wait_sweeping(connection):
+    """Under load; not while buffers are free, and dropped tables free some all the time: so before there are any."""
+    wait_for("all sweepers at work", lambda: value(
+        connection, "SELECT bool_and(state = 'working') FROM pgscale.sweeper_stats"), 60)
+
+
+def swept(connection):
+    """Pages written since the server started."""
+    return int(value(connection, "SELECT sum(written) FROM pgscale.sweeper_stats"))
 
 
 def wait_for(what, condition, seconds):
@@ -44,7 +89,8 @@ class Server(Cluster):
     }
     READY = "database system is ready to accept connections"
 
-    def __init__(self, place, name, data=None, shim=None):
+    def __init__(self, place, name, data=None, preload=()):
+        """preload: see preload()"""
         self.place = place
         self.name = name
         self.folder = data or place.folder / name
@@ -52,7 +98,7 @@ class Server(Cluster):
         self.outside.mkdir()
         self.log = self.outside / "log"
         self.log.touch()
-        self.shim = shim
+        self.preload = [*preload]
         self.process = None
         self.held = False       # loops may not connect
         self.settings = {}
@@ -94,7 +140,7 @@ class Server(Cluster):
         command = [self.place.bindir / "postgres", "-D", self.folder]
         since = self.mark()
         with open(self.log, "ab") as out:
-            self.process = self.place.popen((self.shim.preload if self.shim else []) + command, stdout=out, stderr=out)
+            self.process = self.place.popen(self.preload + command, stdout=out, stderr=out)
         return since
 
     def start(self, **settings):

@@ -1,24 +1,24 @@
 """PostgreSQL's own suites with everything of pgscale at work, and without pgscale; and sqlsmith.
 
-A test counts by whether it answers alike with and without: what fails in both is the machine's or the suite's. What
-differs is run again, so that a test which fails now and then is not taken for a difference.
+A test counts by whether it answers the same with and without: what fails in both is the machine's or the suite's. What differs is
+run again, so that a test which fails now and then is not taken for a difference.
 """
 import argparse
+import concurrent.futures
 import contextlib
 import os
+import pathlib
 import re
 import shutil
+import signal
+import subprocess
 import sys
 import time
 
 import psycopg2
 
-import machine
-import smith
-import workers
 from cluster import TREE, Place, run, say
-from official import Suites
-from record import OUTPUT, record
+from server import OUTPUT, SWEEPER, record
 
 # The same with and without. What the suites expect of a server they start themselves, and fsync: without it nothing is
 # written back. Small buffers make the sweeper work; a scan must not start where another one is, as it then would.
@@ -32,11 +32,9 @@ COMMON = {
     "log_error_verbosity": "verbose",
 }
 EVERYTHING = {
-    "shared_preload_libraries": "pgscale",
+    **SWEEPER,
     "pgscale.sampler_period": "1ms",
     "pgscale.sampler_nested": "on",
-    "pgscale.sweeper": "on",
-    "pgscale.sweeper_adaptive": "off",
     "pgscale.sweeper_policy": "adaptive",
     "pgscale.sweeper_workers": "2",
     "pgscale.sweeper_high_watermark": "0.2",
@@ -50,16 +48,17 @@ EVERYTHING = {
 # what bench's servers have otherwise
 DEFAULTS = {name: None for name in ("autovacuum", "checkpoint_timeout", "max_wal_size", "synchronous_commit")}
 
-# Differences that are no fault: (suite, test) -> why
-EXPLAINED = {}
-
+# "test x ... ok" or "    x ... ok" until 15, "ok 1 - x" since 16
+RESULT = (re.compile(r"^(?:test| ) +(?P<test>\S+) +\.\.\. (?P<answer>ok|FAILED|failed)"),
+          re.compile(r"^(?P<answer>ok|not ok) +\d+ +[-+] (?P<test>\S+)"))
+LIMIT = 1800        # seconds for one program
+AT_ONCE = 4         # recovery tests: mostly they wait
+PASS = 0.9          # of a suite's tests, without pgscale
 # What a server with assertions must not say; a statement in the log may quote it.
 WRONG = re.compile(r"^TRAP: |\bPANIC: |was terminated by signal (4|6|7|8|11)\b|refcount leak|stuck spinlock")
 INTERNAL = re.compile(r"(ERROR|FATAL):  XX000: (?P<message>.*)")
 LOCATION = re.compile(r"LOCATION:  (?P<function>\w+), (?P<file>\w+\.c):\d+")
 FUNCTION = re.compile(r"^(\w+)\(", re.MULTILINE)
-PASS = 0.9          # of a suite's tests, without pgscale
-PRIVATE = 1024      # kB that a worker's own memory may grow in a run
 
 
 def complaints(log):
@@ -82,162 +81,177 @@ def complaints(log):
     return found
 
 
-def did(server):
-    """What pgscale did on this server, and what it says of itself."""
-    connection = server.connect()
-    numbers = run(connection, """
-        SELECT (SELECT ticks FROM pgscale.sampler_stats), (SELECT missed_ticks FROM pgscale.sampler_stats),
-               (SELECT samples FROM pgscale.sampler_stats), (SELECT sum(written) FROM pgscale.sweeper_stats),
-               (SELECT count(*) FROM pgscale_internal.archive_minute)""")[0]
-    writeback = run(connection, "SELECT to_jsonb(k) FROM pgscale.writeback_stats k")[0][0]
-    health = run(connection, "SELECT feature, to_jsonb(h) - 'feature' - 'action' FROM pgscale.health h")
-    connection.close()
-    return {"sampler ticks": numbers[0], "missed": numbers[1], "samples": numbers[2], "pages swept": int(numbers[3] or 0),
-            "archive rows": numbers[4], "writeback": writeback, "health": dict(health)}
+def answers(output):
+    """test -> its answer, of what pg_regress said"""
+    found = {}
+    for line in output.read_text(errors="replace").splitlines():
+        for form in RESULT:
+            match = form.match(line)
+            if match:
+                found[match["test"]] = "ok" if match["answer"] == "ok" else "failed"
+    return found
 
 
 class Experiment:
     def __init__(self, place, arguments):
         self.place = place
         self.arguments = arguments
-        self.suites = Suites(place, os.environ["PG_SOURCE"])
+        self.tests = pathlib.Path(os.environ["PG_SOURCE"]) / "src" / "test"
+        self.runs = 0
         self.wrong = []
-        self.table = []
         self.found = {}
         self.tested = None      # the server on which the regress suite left its database
 
     def settings(self, everything):
         return {**COMMON, **(EVERYTHING if everything else {})}
 
-    def server(self, name, everything):
-        return self.place.cluster(name, **DEFAULTS, **self.settings(everything))
+    def folder(self, suite, everything):
+        """A new one, of one run of a suite"""
+        self.runs += 1
+        made = self.place.folder / "suites" / f"{suite}-{'with' if everything else 'without'}-{self.runs}"
+        made.mkdir(parents=True)
+        self.place.give(self.place.folder / "suites")
+        return made
 
-    def compare(self, suite, without, with_all, again):
-        """Two runs; what differs, once more. again(everything, tests) runs these or, if it cannot, all."""
+    def program(self, command, output, cwd, **environment):
+        """Runs a program as the ordinary user, with its output in a file. True if it ended well."""
+        environment = {"PATH": f"{self.place.bindir}:{os.environ['PATH']}", "HOME": str(self.place.folder),
+                       "TMPDIR": str(self.place.folder), "LANG": "C", "LC_ALL": "C",
+                       **{key: str(value) for key, value in environment.items()}}
+        with open(output, "wb") as out:
+            return subprocess.run(["timeout", "-k", "10", str(LIMIT), *self.place.as_user, *map(str, command)], cwd=cwd,
+                                  env=environment, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL).returncode == 0
+
+    def pg_regress(self, suite, program, schedule, *tests):
+        """A suite of pg_regress' kind against a new server, as a function of everything and tests, which it cannot choose."""
+        def once(everything, _):
+            folder = self.folder(suite, everything)
+            server = self.place.cluster(folder.name, **DEFAULTS, **self.settings(everything))
+            with server:
+                if everything:
+                    with contextlib.closing(server.connect()) as connection:
+                        server.create_pgscale(connection)
+                self.program([self.tests / suite / program, f"--inputdir={self.tests / suite}", f"--outputdir={folder}",
+                              f"--dlpath={self.tests / 'regress'}", f"--bindir={self.place.bindir}", f"--host={server.folder}",
+                              "--user=postgres", "--max-concurrent-tests=20",
+                              f"--schedule={self.tests / suite / schedule}", *tests], folder / "out", folder)
+                if everything:
+                    self.did(suite, server)
+            self.check(folder.name, server.log)
+            if suite == "regress" and everything:
+                self.tested = server
+            return answers(folder / "out")
+        return once
+
+    def did(self, suite, server):
+        """What pgscale did on this server: everything must have worked."""
+        with contextlib.closing(server.connect()) as connection:
+            ticks, swept, written, rows = run(connection, """
+                SELECT (SELECT ticks FROM pgscale.sampler_stats), (SELECT sum(written)::bigint FROM pgscale.sweeper_stats),
+                       (SELECT written_bytes FROM pgscale.writeback_stats),
+                       (SELECT count(*) FROM pgscale_internal.archive_minute)""")[0]
+        self.found[f"{suite} did"] = {"ticks": ticks, "pages swept": swept, "written bytes seen": written, "archive rows": rows}
+        if not (ticks and swept and written and rows):
+            self.wrong.append(f"{suite}: not all features were at work: {self.found[f'{suite} did']}")
+
+    def recovery(self, everything, only):
+        """Answers by file of the recovery tests. Their servers take the settings of a file; where a test preloads a library of its
+        own, pgscale is added."""
+        folder = self.folder("recovery", everything)
+        settings = {**self.settings(everything), "dynamic_library_path": f"{self.place.library}:$libdir"}
+        config = self.place.script(f"{folder.name}.conf", "".join(f"{k} = '{v}'\n" for k, v in settings.items()))
+        programs = folder / "recovery" / "t"
+        programs.mkdir(parents=True)
+        # otherwise they take the folder of the source, which is not the user's
+        ports = folder / "ports"
+        ports.mkdir()
+        # some of them use the regress suite by ../regress
+        (folder / "regress").symlink_to(self.tests / "regress")
+        for program in (self.tests / "recovery" / "t").iterdir():
+            text = program.read_text()
+            if everything:
+                text = re.sub(r"(shared_preload_libraries\s*=\s*')", r"\g<1>pgscale,", text)
+            (programs / program.name).write_text(text)
+
+        def prove(program):
+            check = folder / "check" / program.stem
+            good = self.program(["prove", "--verbose", "-I", self.tests / "perl", program], check / "out", folder / "recovery",
+                                TEMP_CONFIG=config, TESTDIR=check, TESTDATADIR=check / "tmp_check",
+                                TESTLOGDIR=check / "tmp_check" / "log", PG_REGRESS=self.tests / "regress" / "pg_regress",
+                                REGRESS_SHLIB=self.tests / "regress" / "regress.so", top_builddir=self.tests.parents[1],
+                                PG_TEST_PORT_DIR=ports, enable_injection_points="yes", with_icu="no",
+                                PG_TEST_TIMEOUT_DEFAULT=180)
+            skipped = re.search(r"^Result: NOTESTS", (check / "out").read_text(errors="replace"), re.MULTILINE)
+            return program.name, "skipped" if skipped else "ok" if good else "failed"
+
+        chosen = [program for program in sorted(programs.glob("*.pl")) if not only or program.name in only]
+        for program in chosen:
+            (folder / "check" / program.stem / "tmp_check" / "log").mkdir(parents=True)
+        self.place.give(folder)
+        with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+            done = dict(pool.map(prove, chosen))
+        if everything:
+            self.check(folder.name, *folder.glob("check/*/tmp_check/log/*.log"))
+        return done
+
+    def compare(self, suite, once, chosen=None):
+        """Without pgscale and with everything; what differs, once more. once(everything, tests) runs these, or all."""
+        without, with_all = once(False, chosen), once(True, chosen)
         differ = sorted(test for test in without.keys() | with_all.keys() if without.get(test) != with_all.get(test))
         if differ:
             say(f"{suite}: {', '.join(differ)} differ: once more")
-            once, more = again(False, differ), again(True, differ)
-            for test in differ:
-                first = f"{test}: {without.get(test)} without, {with_all.get(test)} with"
-                if once.get(test) == more.get(test):
-                    self.found[suite, test] = f"{first}; in a second run {more.get(test)} in both"
-                else:
-                    why = EXPLAINED.get((suite, test))
-                    self.found[suite, test] = f"{first}, twice" + (f": {why}" if why else "")
-                    if not why:
-                        self.wrong.append(f"{suite}: {self.found[suite, test]}")
-        def score(answers):
-            good = sum(answer == "ok" for answer in answers.values())
-            return f"{good} of {sum(answer != 'skipped' for answer in answers.values())}"
-        self.table.append((suite, score(without), score(with_all), len(differ)))
-        both = sorted(test for test in without if without[test] == with_all.get(test) == "failed")
-        if both:
-            self.found[suite, "both"] = f"failed in both: {', '.join(both)}"
+            again = once(False, differ), once(True, differ)
+            twice = [test for test in differ if again[0].get(test) != again[1].get(test)]
+            self.found[f"{suite} differs"] = {"once": differ, "twice": twice}
+            self.wrong += [f"{suite}: {test}: {without.get(test)} without, {with_all.get(test)} with, and again" for test in twice]
+        self.found[suite] = ", ".join(f"{sum(answer == 'ok' for answer in its.values())} of "
+                                      f"{sum(answer != 'skipped' for answer in its.values())} {how}"
+                                      for how, its in (("without", without), ("with", with_all)))
         # a few that fail in both are the machine's; most of them, and nothing was tested
-        if sum(answer == "ok" for answer in without.values()) < PASS * len(without) or not without or not with_all:
+        if not with_all or sum(answer != "failed" for answer in without.values()) < max(1, PASS * len(without)):
             self.wrong.append(f"{suite} did not run, or hardly any of it passes without pgscale")
 
-    def on_server(self, suite, everything, number):
-        """One of the two suites of pg_regress' kind, on a new server; its workers' memory, its log."""
-        name = f"{suite}-{'with' if everything else 'without'}-{number}"
-        server = self.server(name, everything)
-        with server:
-            if everything:
-                with contextlib.closing(server.connect()) as connection:
-                    server.create_pgscale(connection)
-                time.sleep(5)       # the workers have read their catalogs and touched their memory
-                before = workers.memory(server)
-            answers = getattr(self.suites, suite)(server, f"{name}-out")
-            if everything:
-                self.memory(suite, before, workers.memory(server))
-                self.found[suite, f"did {number}"] = done = did(server)
-                if done["archive rows"] == 0:
-                    self.wrong.append(f"{suite}: nothing was archived")
-        self.check(name, server.log)
-        if suite == "regress" and everything:
-            self.tested = server
-        else:
-            shutil.move(server.log, self.place.folder / "suites" / f"{name}-out" / "log")
-            shutil.rmtree(server.data)
-        return answers
-
-    def memory(self, suite, before, after):
-        rows = workers.compare(before, after)
-        self.found[suite, "memory"] = rows
-        for title, _, _, private_before, private_after in rows:
-            if private_after - private_before > PRIVATE:
-                self.wrong.append(f"{suite}: {title}: private memory grew from {private_before} to {private_after} kB")
-        if not rows:
-            self.wrong.append(f"{suite}: no worker of pgscale stayed")
-
     def check(self, name, *logs):
-        for log in logs:
-            for line in complaints(log)[:5]:
-                self.wrong.append(f"{name}: {line}")
-
-    def pg_regress(self, suite):
-        first = [self.on_server(suite, everything, 1) for everything in (False, True)]
-        self.compare(suite, *first, lambda everything, tests: self.on_server(suite, everything, 2))
-
-    def regress(self):
-        self.pg_regress("regress")
-
-    def isolation(self):
-        self.pg_regress("isolation")
-
-    def recovery(self):
-        count = {}
-
-        def one(everything, tests):
-            kind = "with" if everything else "without"
-            name = f"recovery-{kind}-{'again' if kind in count else 'first'}"
-            settings = {**self.settings(everything), "dynamic_library_path": f"{self.place.library}:$libdir"}
-            config = self.place.script(f"{name}.conf", "".join(f"{k} = '{v}'\n" for k, v in settings.items()))
-            answers = self.suites.recovery(config, "pgscale" if everything else None, name, tests)
-            count.setdefault(kind, self.suites.assertions)
-            if everything:
-                self.check(name, *(self.place.folder / "suites" / name).glob("check/*/tmp_check/log/*.log"))
-            return answers
-        chosen = self.arguments.tests and self.arguments.tests.split(",")
-        self.compare("recovery", one(False, chosen), one(True, chosen), one)
-        self.found["recovery", "assertions"] = count
+        self.wrong += [f"{name}: {line}" for log in logs for line in complaints(log)[:5]]
 
     def sqlsmith(self):
-        """On the regress suite's database, with the extension in it."""
+        """Random statements, well-formed and typed, over the regress suite's database with the extension in it."""
         if not self.tested:
-            self.on_server("regress", True, 0)
-        server, mark = self.tested, self.tested.log.stat().st_size
-        with server:
-            connection = psycopg2.connect(host=str(server.folder), user="postgres", dbname="regression")
-            connection.autocommit = True
-            server.create_pgscale(connection)
-            connection.close()
-            time.sleep(5)
-            before = workers.memory(server)
-            said = smith.run(server, self.arguments.minutes * 60, self.arguments.seed)
-            self.memory("sqlsmith", before, workers.memory(server))
-            alive = server.process.poll() is None
+            self.pg_regress("regress", "pg_regress", "parallel_schedule")(True, None)
+        server = self.tested
+        output = self.place.folder / "suites" / "sqlsmith.out"
+        with server, open(output, "wb") as out:
+            with contextlib.closing(psycopg2.connect(host=str(server.folder), user="postgres", dbname="regression")) as connection:
+                connection.autocommit = True
+                server.create_pgscale(connection)
+            process = server.place.popen(
+                ["/usr/bin/sqlsmith", f"--target=host={server.folder} user=postgres dbname=regression",
+                 f"--seed={self.arguments.seed}", "--verbose"], stdout=out, stderr=subprocess.STDOUT)
+            try:
+                process.wait(self.arguments.minutes * 60)
+            except subprocess.TimeoutExpired:
+                process.send_signal(signal.SIGINT)      # it then says how far it came
+                process.wait(60)
+            finally:
+                process.kill()
+                process.wait()
+            if server.process.poll() is not None:
+                self.wrong.append("sqlsmith: the server ended")
         self.check("sqlsmith", server.log)
-        self.found["sqlsmith", "statements"] = said
-        self.found["sqlsmith", "internal errors"] = smith.internal_errors(server.log, mark)
-        if not alive:
-            self.wrong.append("sqlsmith: the server ended")
-        if said["statements"] < 100:
+        counts = re.findall(r"^queries: (\d+)", output.read_text(errors="replace"), re.MULTILINE)
+        self.found["sqlsmith"] = f"{counts[-1] if counts else 0} statements"
+        if not counts or int(counts[-1]) < 100:
             self.wrong.append("sqlsmith: it did not work")
-        self.table.append(("sqlsmith", "", f"{said['statements']} statements", ""))
 
     def keep(self):
         """What a closer look needs: what the suites said, and the servers' logs where something is wrong."""
-        kept = OUTPUT / f"suites-{self.place.major}"
-        wanted = ["suites/*/out", "suites/*/regression.diffs", "suites/*/check/*/out", "sqlsmith.out"]
+        wanted = ["suites/*/out", "suites/*/regression.diffs", "suites/*/check/*/out", "suites/sqlsmith.out"]
         if self.wrong:
-            wanted += ["suites/*/log", "suites/recovery-with*/check/*/tmp_check/log/*", "*/log"]
+            wanted += ["suites/recovery-with*/check/*/tmp_check/log/*", "*/log"]
         for file in (file for pattern in wanted for file in self.place.folder.glob(pattern) if file.is_file()):
-            to = kept / file.relative_to(self.place.folder)
+            to = OUTPUT / f"suites-{self.place.major}" / file.relative_to(self.place.folder)
             to.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(file, to)
-        say(f"kept for a closer look: {kept.relative_to(TREE)}")
 
 
 def main():
@@ -250,30 +264,23 @@ def main():
     parser.add_argument("--seed", type=int, default=1, help="of sqlsmith")
     arguments = parser.parse_args()
     with Place() as place:
-        experiment = Experiment(place, arguments)
+        its = Experiment(place, arguments)
+        suites = {
+            "regress": lambda: its.compare("regress", its.pg_regress("regress", "pg_regress", "parallel_schedule")),
+            "isolation": lambda: its.compare("isolation", its.pg_regress("isolation", "pg_isolation_regress", "isolation_schedule",
+                                                                         "prepared-transactions")),
+            "recovery": lambda: its.compare("recovery", its.recovery, arguments.tests and arguments.tests.split(",")),
+            "sqlsmith": its.sqlsmith}
         for kind in arguments.only.split(","):
-            if kind not in kinds:
-                parser.error(f"no suite {kind}")
             since = time.monotonic()
-            getattr(experiment, kind)()
-            say(f"{kind}: {time.monotonic() - since:.0f} s")
-        some = "" if arguments.only == ",".join(kinds) else f" {arguments.only.replace(',', ' ')}"
-        record(f"suites{some} {place.major}", {
-            **machine.describe(place), "table": experiment.table, "wrong": experiment.wrong,
-            "found": {" ".join(key): value for key, value in experiment.found.items()}})
-        experiment.keep()
-    print(f"PostgreSQL {place.version}\n\n| suite | passed without | with | differ |\n|---|---|---|---|")
-    for row in experiment.table:
-        print("| " + " | ".join(str(cell) for cell in row) + " |")
-    for (suite, what), found in experiment.found.items():
-        if what == "memory":
-            print(f"\n{suite}: kB resident, of which private")
-            for title, *numbers in found:
-                print(f"  {title}: {numbers[0]} -> {numbers[1]}, {numbers[2]} -> {numbers[3]}")
-        else:
-            print(f"\n{suite}, {what}: {found}")
-    print("\n".join(f"WRONG: {line}" for line in experiment.wrong) or "\nnothing wrong")
-    return 1 if experiment.wrong else 0
+            suites[kind]()
+            say(f"{kind}: {its.found[kind]}, {time.monotonic() - since:.0f} s")
+        record(f"suites {arguments.only.replace(',', ' ')} {place.major}", place, its.found, its.wrong)
+        its.keep()
+    for what, found in its.found.items():
+        print(f"{what}: {found}")
+    print(f"{place.version}: wrong: " + ("; ".join(its.wrong) or "nothing"))
+    return 1 if its.wrong else 0
 
 
 if __name__ == "__main__":

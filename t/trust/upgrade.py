@@ -3,7 +3,6 @@ import argparse
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -11,10 +10,8 @@ import time
 import psycopg2
 
 import checks
-import machine
 from cluster import TREE, Place, run, say, value
-from record import OUTPUT, record
-from server import Loss, Server, wait_for
+from server import Loss, Server, record, wait_for
 
 OLD = TREE / "old"
 DATABASE = "app"
@@ -35,7 +32,6 @@ ROWS = {
     "journal": "SELECT change, setting, old_value, new_value FROM pgscale.tuning_journal ORDER BY 1",
     "jobs": "SELECT job, relation, target FROM pgscale.relocation_jobs ORDER BY 1",
 }
-KEPT = ("pgscale_sampler.stat", "pgscale_sampler_history.stat", "pgscale_relocation.stat")
 
 
 class Installed(Place):
@@ -65,13 +61,8 @@ def refused(connection, statement):
     raise Loss(f"this did not fail: {statement}")
 
 
-def asked(connection):
-    """What there is until now."""
-    end = f"'{value(connection, 'SELECT clock_timestamp()')}'"
-    return end, again(connection, end)
-
-
-def again(connection, end):
+def rows_of(connection, end):
+    """What there is of before that moment."""
     return {name: run(connection, query.format(end=end)) for name, query in ROWS.items()}
 
 
@@ -99,9 +90,10 @@ def fill(server, place):
     wait_for("no relocation", lambda: value(connection, "SHOW pgscale.relocation_workers") == "0", 30)
     run(connection, "SELECT pgscale.relocate_index('pgbench_tellers_pkey', 'fast', mode => 'rebuild')")
     wait_for("rows of the archive", lambda: value(connection, "SELECT count(*) FROM pgscale.archive_minutes") > 4, 60)
-    found = asked(connection)
+    end = f"'{value(connection, 'SELECT clock_timestamp()')}'"
+    found = rows_of(connection, end)
     connection.close()
-    return found
+    return end, found
 
 
 def unbroken(connection):
@@ -113,7 +105,7 @@ def unbroken(connection):
 def check_moved(server, end, before):
     """What came along, and what of it may still act."""
     connection = server.connect(DATABASE)
-    after = again(connection, end)
+    after = rows_of(connection, end)
     for name, rows in before.items():
         if rows != after[name]:
             raise Loss(f"{name}: {rows[:3]} before, {after[name][:3]} after")
@@ -148,7 +140,8 @@ def check_works(server):
     job = value(connection, "SELECT pgscale.relocate_index('pgbench_branches_pkey', 'fast', mode => 'rebuild')")
     wait_for("a job", lambda: value(connection, f"SELECT state FROM pgscale.relocation_jobs WHERE job = {job}") == "done", 60)
     wait_for("a tick", lambda: value(connection, "SELECT ticks FROM pgscale.sampler_stats") > 0, 30)
-    for view, in run(connection, "SELECT oid::regclass::text FROM pg_class WHERE relkind = 'v' AND relnamespace = 'pgscale'::regnamespace"):
+    for view, in run(connection, "SELECT oid::regclass::text FROM pg_class"
+                                 " WHERE relkind = 'v' AND relnamespace = 'pgscale'::regnamespace"):
         run(connection, f"SELECT * FROM {view}")
     run(connection, "SELECT pgscale.report()")
     unbroken(connection)
@@ -159,50 +152,11 @@ def check_works(server):
     connection.close()
 
 
-def check_kept_files(old, new):
-    """Those of another major, brought along by hand, are refused in so many words, and the sampler works."""
-    for name in KEPT:
-        if (old / "pg_stat" / name).exists():
-            shutil.copy(old / "pg_stat" / name, new.folder / "pg_stat" / name)
-            new.place.give(new.folder / "pg_stat" / name)
-    since = new.mark()
-    new.start()
-    connection = new.connect(DATABASE)
-    wait_for("a tick", lambda: value(connection, "SELECT ticks FROM pgscale.sampler_stats") > 0, 30)
-    unbroken(connection)
-    connection.close()
-    said = [line for line in new.said(since).splitlines() if "pgscale_" in line and "ignoring" in line]
-    if len(said) < 2:
-        raise Loss(f"files of another major: the log says {said}")
-    return re.sub(r"^.*?LOG: +", "", said[0])
-
-
-def check_libraries(old, new):
-    """What each server says of the other one's library."""
-    found = {}
-    for place, other in ((old, new), (new, old)):
-        name = f"pgscale_of_{other.major}"
-        shutil.copy(other.library / "pgscale.so", place.library / f"{name}.so")
-        server = Server(place, f"wrong-{place.major}")
-        try:
-            server.start(shared_preload_libraries=name)
-            raise Loss(f"{place.version} took a library of {other.version}")
-        except Loss as loss:
-            # before it looks at the version it needs all the functions that the library calls
-            if not re.search("incompatible library|undefined symbol", str(loss)):
-                raise
-        found[f"{place.major} with that of {other.major}"] = "; ".join(
-            re.sub(r"^.*?(FATAL|DETAIL): +", r"\1: ", line) for line in server.said().splitlines() if re.search("FATAL|DETAIL", line))
-    return found
-
-
 def upgrade(old, new, mode):
     before = Server(old, f"old-{mode}")
     before.start(**SETTINGS)
     end, rows = fill(before, old)
     before.shut()
-    kept = old.folder / f"kept-{mode}"
-    shutil.copytree(before.folder / "pg_stat", kept / "pg_stat")
     after = Server(new, f"new-{mode}")
     after.configure(**SETTINGS)
     since = time.monotonic()
@@ -223,8 +177,6 @@ def upgrade(old, new, mode):
     checks.amcheck(after, DATABASE)
     after.shut()
     checks.checksums(after)
-    found["kept files"] = check_kept_files(kept, after)
-    after.shut()
     said = after.said()
     checks.log(said)
     # a shutdown ends a worker of relocation in its statement
@@ -243,19 +195,15 @@ def main():
     new_config = os.environ["PG_CONFIG"]
     with Installed(str(OLD / f"usr/lib/postgresql/{arguments.old}/bin/pg_config")) as old, Installed(new_config) as new:
         modes = arguments.mode or ["copy", "link", *["swap"] * (new.major >= 18)]
-        result = {**machine.describe(new), "from": old.version, "to": new.version}
-        problems = []
-        for name, check in [("libraries", lambda: check_libraries(old, new)),
-                            *[(mode, lambda mode=mode: upgrade(old, new, mode)) for mode in modes]]:
+        result, problems = {"from": old.version, "to": new.version}, []
+        for mode in modes:
             try:
-                result[name] = check()
-                print(f"{name}: {result[name]}", flush=True)
+                result[mode] = upgrade(old, new, mode)
+                print(f"{mode}: {result[mode]}", flush=True)
             except (Loss, psycopg2.Error) as error:
-                problems.append(f"{name}: {error}")
-                print(f"{name}: WRONG: {error}", flush=True)
-        record(f"upgrade {old.major} {new.major}", {**result, "wrong": problems})
-        for log in [*old.folder.glob("*.outside/log"), *new.folder.glob("*.outside/log")] if problems else []:
-            shutil.copy(log, OUTPUT / f"upgrade-{log.parent.name}.log")
+                problems.append(f"{mode}: {error}")
+                print(f"{mode}: WRONG: {error}", flush=True)
+        record(f"upgrade {old.major} {new.major}", new, result, problems)
     print(f"{old.version} to {new.version}, {', '.join(modes)}: wrong: {'; '.join(problems) or 'nothing'}")
     return 1 if problems else 0
 

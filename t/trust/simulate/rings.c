@@ -11,7 +11,7 @@
 #include "simulate.h"
 
 #include "sweeper/shares.c"
-#include "../../lib/plain_clock.h"
+#include "plain_clock.h"
 
 #define WRITERS 3
 #define RUNS	12

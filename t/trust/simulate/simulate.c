@@ -206,28 +206,29 @@ take_up(void)
 	me->pending = 0;
 }
 
-/* Before each access of a thread to shared memory. */
+/* Before each access of a thread to shared memory: another thread goes on with 1 in so many. */
 static void
-step(void)
+step_of(int switches)
 {
 	if (!me)
 		return;
 	take_up();
 	if (++steps > STEPS)
 		sim_fail("it does not end");
-	if (sim_random(switching) == 0)
+	if (sim_random(switches) == 0)
 		swapcontext(&me->context, &scheduler);
+}
+
+static void
+step(void)
+{
+	step_of(switching);
 }
 
 void
 sim_pause(void)
 {
-	if (!me)
-		return;
-	take_up();
-	if (++steps > STEPS)
-		sim_fail("it does not end");
-	swapcontext(&me->context, &scheduler);
+	step_of(1);
 }
 
 /* Which message of a word this load returns. */
@@ -314,8 +315,7 @@ sim_store32(volatile void *at, uint32_t value)
 {
 	store(at, 4);
 	*(volatile uint32_t *) at = value;
-	if (me)
-		take_up();
+	take_up();
 }
 
 void
@@ -323,8 +323,7 @@ sim_store64(volatile void *at, uint64_t value)
 {
 	store(at, 8);
 	*(volatile uint64_t *) at = value;
-	if (me)
-		take_up();
+	take_up();
 }
 
 void
@@ -364,6 +363,15 @@ latest(volatile void *at, size_t size)
 	me->released = frozen(me->now);
 }
 
+static void
+publish(volatile void *at, size_t size)
+{
+	me->pending = (uintptr_t) at;
+	me->pending_size = size;
+	take_up();
+	join(&full, me->now);
+}
+
 bool
 sim_swap32(volatile void *at, uint32_t *expected, uint32_t value)
 {
@@ -377,10 +385,7 @@ sim_swap32(volatile void *at, uint32_t *expected, uint32_t value)
 		return false;
 	}
 	*(volatile uint32_t *) at = value;
-	me->pending = (uintptr_t) at;
-	me->pending_size = 4;
-	take_up();
-	join(&full, me->now);
+	publish(at, 4);
 	return true;
 }
 
@@ -392,10 +397,7 @@ sim_add64(volatile void *at, int64_t n)
 	latest(at, 8);
 	found = *(volatile uint64_t *) at;
 	*(volatile uint64_t *) at = found + n;
-	me->pending = (uintptr_t) at;
-	me->pending_size = 8;
-	take_up();
-	join(&full, me->now);
+	publish(at, 8);
 	return found;
 }
 
@@ -440,27 +442,26 @@ sim_fill(void *to, int byte, size_t n)
 /*
  * The compiler's hooks.
  */
+#define HOOK(name, does) \
+	void		name(void *at); \
+	void		name(void *at) { does; }
 #define HOOKS(size) \
-	void __tsan_read##size(void *at); \
-	void __tsan_write##size(void *at); \
-	void __tsan_unaligned_read##size(void *at); \
-	void __tsan_unaligned_write##size(void *at); \
-	void __tsan_read##size(void *at) { load(at, size); } \
-	void __tsan_write##size(void *at) { store(at, size); } \
-	void __tsan_unaligned_read##size(void *at) { load(at, size); } \
-	void __tsan_unaligned_write##size(void *at) { store(at, size); }
+	HOOK(__tsan_read##size, load(at, size)) \
+	HOOK(__tsan_write##size, store(at, size)) \
+	HOOK(__tsan_unaligned_read##size, load(at, size)) \
+	HOOK(__tsan_unaligned_write##size, store(at, size))
 
 HOOKS(1)
 HOOKS(2)
 HOOKS(4)
 HOOKS(8)
 HOOKS(16)
+HOOK(__tsan_func_entry, (void) at)
+HOOK(__tsan_func_exit, (void) at)
+HOOK(__tsan_init, (void) at)
 
 void		__tsan_read_range(void *at, size_t size);
 void		__tsan_write_range(void *at, size_t size);
-void		__tsan_func_entry(void *at);
-void		__tsan_func_exit(void);
-void		__tsan_init(void);
 
 void
 __tsan_read_range(void *at, size_t size)
@@ -472,21 +473,6 @@ void
 __tsan_write_range(void *at, size_t size)
 {
 	store(at, size);
-}
-
-void
-__tsan_func_entry(void *at)
-{
-}
-
-void
-__tsan_func_exit(void)
-{
-}
-
-void
-__tsan_init(void)
-{
 }
 
 /*
@@ -515,104 +501,52 @@ ShmemInitStruct(const char *name, size_t size, bool *found)
 	return p;
 }
 
-void *
-palloc(size_t size)
-{
-	return piece(size);
-}
+/* They allocate, do nothing, or fail. Whatever else they are given they do not look at. */
+#define ALLOCATES(name) \
+	void	   *name(size_t size); \
+	void	   *name(size_t size) { return piece(size); }
+#define ALLOCATES_IN(name) \
+	void	   *name(void *context, size_t size); \
+	void	   *name(void *context, size_t size) { return piece(size); }
+#define NOTHING(name) \
+	intptr_t	name(void); \
+	intptr_t	name(void) { return 0; }
+#define ONE(name) \
+	int64_t		name(void); \
+	int64_t		name(void) { return 1; }
+#define FAILS(name) \
+	int			name(void); \
+	int			name(void) { sim_fail("error: " #name); }
 
-void *
-palloc0(size_t size)
-{
-	return piece(size);
-}
-
-void *
-palloc_extended(size_t size, int flags)
-{
-	return piece(size);
-}
-
-void *
-MemoryContextAlloc(void *context, size_t size)
-{
-	return piece(size);
-}
-
-void *
-MemoryContextAllocZero(void *context, size_t size)
-{
-	return piece(size);
-}
-
-void *
-MemoryContextAllocExtended(void *context, size_t size, int flags)
-{
-	return piece(size);
-}
-
-void
-pfree(void *p)
-{
-}
+ALLOCATES(palloc)
+ALLOCATES(palloc0)
+ALLOCATES(palloc_extended)
+ALLOCATES_IN(MemoryContextAlloc)
+ALLOCATES_IN(MemoryContextAllocZero)
+ALLOCATES_IN(MemoryContextAllocExtended)
+ONE(GetCurrentTimestamp)
+ONE(pgscale_timer_clock)
+ONE(errstart)
+ONE(errstart_cold)
+FAILS(errmsg)
+FAILS(errfinish)
+NOTHING(errhint)
+NOTHING(errcode)
+NOTHING(pfree)
+NOTHING(ProcessInterrupts)
+/* its name in 15, by base/pg_compat.h, and the later one */
+NOTHING(SetSingleFuncCall)
+NOTHING(InitMaterializedSRF)
+NOTHING(cstring_to_text)
+NOTHING(pgscale_preload_require)
+NOTHING(pgscale_sampler_roots_copy)
+NOTHING(pgscale_sampler_root_application)
+NOTHING(pgscale_proc_state_name)
 
 void
 pg_usleep(long us)
 {
 	sim_pause();
-}
-
-int64_t
-GetCurrentTimestamp(void)
-{
-	return 1;
-}
-
-int64_t
-pgscale_timer_clock(void)
-{
-	return 1;
-}
-
-void
-ProcessInterrupts(void)
-{
-}
-
-bool
-errstart(int level, const char *domain)
-{
-	return true;
-}
-
-bool
-errstart_cold(int level, const char *domain)
-{
-	return true;
-}
-
-int
-errmsg(const char *format,...)
-{
-	sim_fail("error: %s", format);
-}
-
-int
-errhint(const char *format,...)
-{
-	return 0;
-}
-
-int
-errcode(int code)
-{
-	return 0;
-}
-
-void
-errfinish(const char *file, int line, const char *function)
-{
-	sim_fail("error at %s:%d", file, line);
 }
 
 size_t
@@ -627,71 +561,15 @@ mul_size(size_t a, size_t b)
 	return a * b;
 }
 
-void *
-GetNamedLWLockTranche(const char *name)
-{
-	static char lock[128] __attribute__((aligned(64)));
+/* A lock, a name: never looked into */
+#define SOME(name) \
+	const void *name(void); \
+	const void *name(void) { static char some[128] __attribute__((aligned(64))); return some; }
 
-	return lock;
-}
-
-/* its name in 15, by base/pg_compat.h, and the later one */
-void
-SetSingleFuncCall(void *call, uint32_t flags)
-{
-}
-
-void
-InitMaterializedSRF(void *call, uint32_t flags)
-{
-}
-
-void *
-cstring_to_text(const char *s)
-{
-	return NULL;
-}
-
-void
-pgscale_preload_require(void)
-{
-}
-
-void *
-pgscale_sampler_roots_copy(void)
-{
-	return NULL;
-}
-
-const char *
-pgscale_sampler_root_application(const void *roots, const void *root)
-{
-	return NULL;
-}
-
-const char *
-pgscale_proc_state_name(uint8_t state)
-{
-	return NULL;
-}
-
-const char *
-pgscale_sampler_type_name(uint8_t kind)
-{
-	return "";
-}
-
-const char *
-pgscale_wait_event_type(uint32_t wait_event)
-{
-	return "";
-}
-
-const char *
-pgscale_wait_event_name(uint32_t wait_event)
-{
-	return "";
-}
+SOME(GetNamedLWLockTranche)
+SOME(pgscale_sampler_type_name)
+SOME(pgscale_wait_event_type)
+SOME(pgscale_wait_event_name)
 
 /*
  * Runs.
