@@ -5,9 +5,8 @@ pgbench's log knows how long its transactions waited for that one: those that we
 import contextlib
 import time
 
-import psql
 import stats
-from cluster import run, say
+from cluster import run, say, value
 from load import Load
 from report import percent, signed, spread, table
 
@@ -25,22 +24,14 @@ CREATE ROLE reports LOGIN;
 GRANT ALL ON stock TO shop, reports;
 """
 LOAD = "\\set product random(1, 20)\nUPDATE stock SET amount = amount - 1 WHERE product = :product;\n"
-HOLD = "BEGIN; UPDATE stock SET amount = amount - 10 WHERE product = 7;"
+HOLD = "UPDATE stock SET amount = amount - 10 WHERE product = 7;"
 
-# what doc/blockers.md asks
-ASKED = {
-    "now": "SELECT * FROM pgscale.blockers;",
-    "whom": """
-SELECT root, application_name, usename, datname, waited_ms, fraction, idle_fraction, max_waiters
-  FROM pgscale.blocker_profile LIMIT 10;""".strip(),
-    "when": """
-SELECT w.root_pid, w.root_application_name AS root_application, r.state AS root_state, r.usename AS root_usename,
-       count(DISTINCT w.pid) AS waiting,
-       min(w.sampled_at)::timestamptz(0) AS since, max(w.sampled_at)::timestamptz(0) AS until
-  FROM pgscale.wait_history w
-  LEFT JOIN pgscale.wait_history r ON r.pid = w.root_pid AND r.sampled_at = w.sampled_at
- WHERE w.root_pid IS NOT NULL AND w.sampled_at BETWEEN now() - interval '1 day' AND now()
- GROUP BY 1, 2, 3, 4 ORDER BY count(*) DESC;""".strip(),
+# asked when all have gone: is the root named by the profile, and by the history, where it idled in its transaction?
+NAMED = {
+    "blocker_profile": f"SELECT EXISTS (SELECT FROM pgscale.blocker_profile WHERE application_name = '{HOLDER}')",
+    "wait_history": f"""
+        SELECT EXISTS (SELECT FROM pgscale.wait_history w JOIN pgscale.wait_history r ON r.pid = w.root_pid AND r.sampled_at = w.sampled_at
+                        WHERE w.root_application_name = '{HOLDER}' AND r.state = 'idle in transaction')""",
 }
 PROFILE = "SELECT coalesce(sum(waited_ms), 0), coalesce(sum(idle_in_transaction_ms), 0) FROM pgscale_internal.blocker_profile()" \
     f" WHERE application_name = '{HOLDER}'"
@@ -49,49 +40,44 @@ RECORDS = {"runs": ()}
 
 
 def hold(server, seconds):
-    """One hold beside the load. Returns when it began and ended, and what could be seen in the middle of it."""
-    with psql.Session(server, HOLDER, "reports") as holder, psql.Session(server, "psql") as watcher:
-        holder.ask(HOLD)
+    """One hold beside the load. Returns when it began and ended."""
+    with contextlib.closing(server.connect(HOLDER, "reports")) as holder:
+        holder.autocommit = False
+        run(holder, HOLD)
         began = time.time()
-        time.sleep(seconds * 0.7)
-        now = watcher.ask(ASKED["now"])
-        time.sleep(max(began + seconds - time.time(), 0))
+        time.sleep(seconds)
         ended = time.time()
-        holder.ask("COMMIT;")
-    return began, ended, now
+        holder.commit()
+    return began, ended
 
 
 def one(server, connection, script, seconds):
-    """A round: what pgscale and pgbench's log say of the time waited, and what could be seen. All sessions have gone then."""
+    """A round: what pgscale and pgbench's log say of the time waited. All sessions have gone then."""
     run(connection, "SELECT pgscale.reset('sampler')")
     with Load(server, "-U", "shop", "-f", script, "-c", CLIENTS, "-j", 2, log=True) as load:
         time.sleep(1)
-        began, ended, now = hold(server, seconds)
+        began, ended = hold(server, seconds)
         time.sleep(0.5)
     at, ms = load.transactions()
     waiting = (at > ended) & (at - ms / 1000 < ended)
     known = sum(1000 * (ended - max(began, end - each / 1000)) for end, each in zip(at[waiting], ms[waiting]))
     waited, idle = run(connection, PROFILE)[0]
     return {"held_ms": 1000 * (ended - began), "waiting": int(waiting.sum()), "known_ms": float(known), "waited_ms": waited,
-            "idle_ms": idle}, now
+            "idle_ms": idle}
 
 
 def measure(place, quick):
     seconds, rounds = QUICK.values() if quick else (HOLD_S, ROUNDS)
-    found = {"runs": []}
+    runs, named = [], None
     script = place.script("shop.sql", LOAD)
     with place.cluster("case", shared_preload_libraries="pgscale") as server, contextlib.closing(server.connect()) as connection:
         server.create_pgscale(connection)
         run(connection, SETUP)
         for number in range(rounds):
             say(f"hold {number + 1}")
-            record, now = one(server, connection, script, seconds)
-            found["runs"].append({"round": number, **record})
-            if number == 0:
-                found["now"] = now
-                with psql.Session(server, "psql") as asker:
-                    found |= {name: asker.ask(ASKED[name]) for name in ("whom", "when")}
-    return found
+            runs.append({"round": number, **one(server, connection, script, seconds)})
+            named = named or {where: value(connection, query) for where, query in NAMED.items()}
+    return {"runs": runs, "named": named}
 
 
 def errors(results):
@@ -107,17 +93,9 @@ def show(results):
     return table(["held", "sessions that waited", "they waited, by pgbench's log", "by blocker_profile", "error"], rows)
 
 
-def published(results):
-    for name, statement in ASKED.items():
-        yield name, psql.fences(statement, results[name])
-    yield "sentence", f"\nCompared with the load's own log, the largest error of that time in {len(results['runs'])} such sessions" \
-        f" was {signed(stats.worst(errors(results)))}.\n"
-
-
 def required(results):
-    for name in ("whom", "when"):
-        named = HOLDER in results[name]
-        yield f"case: the root is named when it has gone ({name})", HOLDER if named else "no", HOLDER, named
+    for where, named in results["named"].items():
+        yield f"case: the root is named when it has gone, by {where}", HOLDER if named else "no", HOLDER, named
     worst = stats.worst(errors(results))
     yield "case: error of the time waited for it, worst hold", signed(worst), f"within {percent(LIMIT, 0)}", abs(worst) <= LIMIT
     idle = min(each["idle_ms"] / each["waited_ms"] if each["waited_ms"] else 0 for each in results["runs"])

@@ -19,11 +19,11 @@ GIB = 1 << 30
 SPARED = 6 * GIB
 
 
-def largest(beside_gib=0):
-    """GiB of shared_buffers, at most 8, that leave the machine enough memory, with so many GiB of another server."""
+def largest():
+    """GiB of shared_buffers, at most 8, that leave the machine enough memory."""
     meminfo = dict(line.split(":") for line in pathlib.Path("/proc/meminfo").read_text().splitlines())
     free = int(meminfo["MemAvailable"].split()[0]) * 1024 - SPARED
-    return next((gib for gib in (8, 6, 4, 3, 2) if (gib + beside_gib) * GIB <= free), 1)
+    return next((gib for gib in (8, 6, 4, 3, 2) if gib * GIB <= free), 1)
 
 
 @contextlib.contextmanager
@@ -81,12 +81,12 @@ class Floor:
         self.program = place.compile(str(pathlib.Path(__file__).with_name("floor.c")))
 
     def read(self, headers):
-        """Milliseconds for so many headers, from memory and at once again. Leaves nothing of others in the caches."""
-        return [float(ms) for ms in self.place.run([self.program, headers]).split()]
+        """Milliseconds for so many headers, from memory. Leaves nothing of others in the caches."""
+        return float(self.place.run([self.program, headers]))
 
 
 def timed(connection, query):
-    """Milliseconds from asking to having all rows, and the rows."""
+    """Milliseconds from asking to having all rows."""
     began = time.monotonic()
-    rows = run(connection, query)
-    return (time.monotonic() - began) * 1000, rows
+    run(connection, query)
+    return (time.monotonic() - began) * 1000

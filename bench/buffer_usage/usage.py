@@ -1,8 +1,8 @@
 """What is in shared buffers, asked of pgscale and of pg_buffercache; and what reading the headers costs at least.
 
-Each question is put twice in a row: once after a program has driven everything out of the CPU's caches, as the queries
-of a busy server would, and at once again. The same program says what reading one word of each header takes just then.
-Through psql a question is the first one of its session, as when a person asks; the time is the one that \\timing shows.
+Each question is put after a program has driven everything out of the CPU's caches, as the queries of a busy server would. The same
+program measures what reading one word of each header takes just then. Through psql a question is the first one of its session, as
+when a person asks; the time is the one that \\timing shows.
 """
 import itertools
 import re
@@ -47,34 +47,36 @@ SAMPLE = Question("buffer_usage_sample(65536)", "SELECT * FROM pgscale.buffer_us
 RELATIONS = Question("relation_buffers", RELATION_BUFFERS)
 RELATIONS_PEER = Question("pg_buffercache by relation and fork", VIEW_RELATIONS)
 
-QUESTIONS = (NOTHING, USAGE, USAGE_PEER, SAMPLE, RELATIONS, RELATIONS_PEER,
-             *(question.through_psql() for question in (NOTHING, USAGE, USAGE_PEER, RELATIONS, RELATIONS_PEER)))
+# from PostgreSQL 16 on
+COUNTS = Question("pg_buffercache_usage_counts()", "SELECT * FROM pg_buffercache_usage_counts()")
+SUMMARY = Question("pg_buffercache_summary()", "SELECT * FROM pg_buffercache_summary()")
+ALONE = (NOTHING, USAGE, COUNTS, SUMMARY, USAGE_PEER, SAMPLE, RELATIONS, RELATIONS_PEER)
+QUESTIONS = (*ALONE, *(question.through_psql() for question in ALONE if question is not SAMPLE))
+PEERS = {COUNTS: USAGE, SUMMARY: USAGE, USAGE_PEER: USAGE, RELATIONS_PEER: RELATIONS}
 
 
-def twice(server, connection, question):
-    """Milliseconds of a question, and at once again."""
+def asked(server, connection, question):
+    """Milliseconds of a question."""
     if not question.psql:
-        return [timed(connection, question.query)[0] for _ in range(2)]
-    said = server.place.run(["psql", "-X", "-h", server.folder, "-U", "postgres", "-c", r"\timing on", "-c", question.query,
-                             "-c", question.query, "postgres"])
-    return [float(ms) for ms in re.findall(r"^Time: ([\d.]+) ms", said, re.M)]
+        return timed(connection, question.query)
+    said = server.place.run(["psql", "-X", "-h", server.folder, "-U", "postgres", "-c", r"\timing on", "-c", question.query, "postgres"])
+    return float(re.search(r"^Time: ([\d.]+) ms", said, re.M)[1])
 
 
-def ask(place, questions, quick):
+def measure(place, quick):
     """Puts the questions in turns; returns the size of the server, how the answers differ, and the times."""
+    questions = [each for each in QUESTIONS if place.major >= 16 or each.query not in (COUNTS.query, SUMMARY.query)]
     gib, rounds, scale = (0.5, QUICK_ROUNDS, QUICK_SCALE) if quick else (largest(), ROUNDS, SCALE)
     floor = Floor(place)
     times = []
-    with filled(place, f"usage-{len(questions)}", gib, scale) as (server, connection):
+    with filled(place, "usage", gib, scale) as (server, connection):
         n = buffers(connection)
         different = differences(connection)
         for question in questions:
-            timed(connection, question.query)
+            run(connection, question.query)
         for number, question in stats.rounds(rounds, questions):
-            floor_cold, floor_warm = floor.read(n)
-            cold, warm = twice(server, connection, question)
-            times.append({"round": number, "what": question.name, "cold": cold, "warm": warm,
-                          "floor cold": floor_cold, "floor warm": floor_warm})
+            least = floor.read(n)
+            times.append({"round": number, "what": question.name, "ms": asked(server, connection, question), "floor": least})
         return {"buffers": n, "relations": value(connection, "SELECT count(*) FROM pgscale.relation_buffers"),
                 "answer": run(connection, BUFFER_USAGE + " ORDER BY 1"), "different": different, "times": times}
 
@@ -103,22 +105,18 @@ def differ(mine, theirs):
 RECORDS = {"times": ("what",)}
 
 
-def measure(place, quick):
-    return ask(place, QUESTIONS, quick)
+def times(results, question):
+    return [r["ms"] for r in results["times"] if r["what"] == question.name]
 
 
-def times(results, question, which):
-    return [r[which] for r in results["times"] if r["what"] == question.name]
-
-
-def ratios(results, a, b, which):
+def ratios(results, a, b):
     """Of the times of two questions, in each round."""
-    return [x / y for x, y in zip(times(results, a, which), times(results, b, which))]
+    return [x / y for x, y in zip(times(results, a), times(results, b))]
 
 
-def to_floor(results, question, which):
+def to_floor(results, question):
     """Of the time of a question to that of reading the headers just before it, in each round."""
-    return [r[which] / r[f"floor {which}"] for r in results["times"] if r["what"] == question.name]
+    return [r["ms"] / r["floor"] for r in results["times"] if r["what"] == question.name]
 
 
 def spread(values, form="{:.2f}", unit=""):
@@ -135,44 +133,29 @@ def describe(results):
         f"{different['relations']} by relation."
 
 
-def show_times(results, questions):
-    rows = [["plain reading of the headers",
-             *(spread([r[f"floor {which}"] for r in results["times"]], "{:,.2f}") for which in ("cold", "warm")), "1"]]
-    for question in questions:
-        rows.append([question.name, *(spread(times(results, question, which), "{:,.2f}") for which in ("cold", "warm")),
-                     f"{stats.median(to_floor(results, question, 'cold')):,.1f}"])
-    return table(["", "ms, caches cold (95 %)", "ms, at once again (95 %)", "cold, of plain reading"], rows)
-
-
-def show_ratios(results, pairs):
-    rows = [[f"{theirs.name} / {mine.name}", *(spread(ratios(results, theirs, mine, which), "{:,.1f}")
-                                               for which in ("cold", "warm"))] for theirs, mine in pairs]
-    return table(["times as fast", "caches cold (95 %)", "at once again (95 %)"], rows)
-
-
 def show(results):
-    pairs = [(USAGE_PEER, USAGE), (USAGE_PEER, SAMPLE), (RELATIONS_PEER, RELATIONS)]
-    pairs += [tuple(each.through_psql() for each in pair) for pair in (pairs[0], pairs[2])]
-    return "\n\n".join([describe(results), show_times(results, QUESTIONS), show_ratios(results, pairs)])
+    asked = {r["what"] for r in results["times"]}
+    pairs = {**PEERS, **{theirs.through_psql(): mine.through_psql() for theirs, mine in PEERS.items()}}
+    rows = [["plain reading of the headers", spread([r["floor"] for r in results["times"]], "{:,.2f}"), "1", ""]]
+    for question in QUESTIONS:
+        if question.name in asked:
+            rows.append([question.name, spread(times(results, question), "{:,.2f}"), f"{stats.median(to_floor(results, question)):,.1f}",
+                         spread(ratios(results, question, pairs[question]), "{:,.1f}") if question in pairs else ""])
+    return describe(results) + "\n\n" + table(["", "ms (95 %)", "times plain reading", "times as long as pgscale"], rows)
 
 
 def published(results):
-    for question in (USAGE, USAGE_PEER, RELATIONS, RELATIONS_PEER, SAMPLE):
-        found = times(results, question, "cold")
-        yield question.name, spread(found, "{:.1f}" if stats.median(found) < 10 else "{:.0f}", " ms")
-    yield "buffer_usage / plain reading", spread(to_floor(results, USAGE, "cold"), "{:.1f}")
-    mine, theirs = USAGE.through_psql(), USAGE_PEER.through_psql()
-    for question in (mine, theirs):
-        yield question.name, spread(times(results, question, "cold"), "{:.1f}", " ms")
-    yield "by relation, psql", spread(ratios(results, RELATIONS_PEER.through_psql(), RELATIONS.through_psql(), "cold"), "{:.0f}")
-    yield "size", f"{results['buffers'] * 8192 / 2**30:g} GiB"
+    for name, theirs in (("view", USAGE_PEER), ("counts", COUNTS), ("by relation", RELATIONS_PEER)):
+        if times(results, theirs.through_psql()):
+            yield f"{name}, psql", spread(ratios(results, theirs.through_psql(), PEERS[theirs].through_psql()),
+                                          "{:.1f}" if theirs is COUNTS else "{:.0f}")
 
 
 def required(results):
-    faster = ratios(results, USAGE_PEER, USAGE, "cold")
+    faster = ratios(results, USAGE_PEER, USAGE)
     yield "usage: pg_buffercache by usage count / buffer_usage", spread(faster, "{:,.0f}"), "at least 50", \
         stats.median(faster) >= 50
-    slower = to_floor(results, USAGE, "cold")
+    slower = to_floor(results, USAGE)
     yield "usage: buffer_usage / plain reading", spread(slower), "at most 2", stats.median(slower) <= 2
     for what, different in results["different"].items():
         yield f"usage: buffers counted otherwise than by pg_buffercache, {what}", f"{different:,}", \

@@ -134,16 +134,13 @@ class Fleet:
             node.start()
             if node is first:
                 self.wait(lambda: first.role() == "primary", 60)
-        self.wait(lambda: sorted(map(str, self.roles().values())) == ["primary", "standby", "standby"], 90)
+        self.wait(lambda: sorted(str(node.role()) for node in self.nodes.values()) == ["primary", "standby", "standby"], 90)
         with contextlib.closing(first.connect()) as connection:
             self.place.create_pgscale(connection)
             for node in self.nodes.values():
                 run(connection, "SELECT pgscale.fleet_add(%s, %s)", node.name,
                     f"host=127.0.0.1 port={node.port} dbname=postgres user=postgres")
         say("three nodes")
-
-    def roles(self):
-        return {node.name: node.role() for node in self.nodes.values()}
 
     def leader(self):
         """The primary; None if there is none."""

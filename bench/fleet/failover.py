@@ -8,8 +8,6 @@ import time
 
 import psycopg2
 
-import machine
-import psql
 import stats
 from cluster import run, say, value
 from load import Load
@@ -22,13 +20,11 @@ SLEEP_S = 0.5
 ROUNDS, BEFORE_S, AFTER_S, PERIOD_S = 3, 60, 60, 5
 QUICK = {"ROUNDS": 1, "BEFORE_S": 12, "AFTER_S": 12, "PERIOD_S": 1}
 LIMIT = 0.03
+ROLES = ["primary", "standby", "standby"]
 
 RECORDS = {"rounds": ()}
 
-FLEET = "SELECT node, state, role, lag_s, left(error, 40) AS error FROM pgscale.fleet;"
-ARCHIVED = "SELECT node, min(at)::timestamptz(0) AS since, max(at + make_interval(secs => period_s))::timestamptz(0) AS until, count(*) AS rows,\n" \
-    "       round(sum(period_s)::numeric, 1) AS seconds\n" \
-    "  FROM pgscale.archive_minutes WHERE origin IS NULL GROUP BY node, node = (SELECT node FROM pgscale.node_identity()) ORDER BY 2;"
+FLEET = "SELECT state, role FROM pgscale.fleet ORDER BY 1, 2"
 # rows of both nodes in the order of time, with what is between each and the one before
 OVERLAPS = """
     SELECT count(*) FROM (SELECT at, lag(at + make_interval(secs => period_s)) OVER (ORDER BY at) AS ended FROM pgscale.archive_minutes) m
@@ -99,6 +95,11 @@ def compared(connection, clients, since, until):
     return {"found_ms": float(value(connection, SLEPT, since, until)), "slept_ms": clients.slept_ms(since, until)}
 
 
+def asked(node):
+    with contextlib.closing(node.connect()) as connection:
+        return run(connection, FLEET)
+
+
 def outage(commits, killed, promoted):
     """The longest time between two commits. A kill takes a moment, and the old primary may commit meanwhile."""
     near = [at for at in commits if killed - 5 < at < promoted + 30]
@@ -106,29 +107,22 @@ def outage(commits, killed, promoted):
 
 
 def one(fleet, clients, before_s, after_s, period_s):
-    """One failover: the figures, and three looks at the fleet."""
+    """One failover: its figures, states and roles of the nodes meanwhile, and the old primary."""
     old = fleet.leader()
     began = time.time()
-    looks = {}
     with Load(old, "-p", old.port, "-c", 4, "-j", 1, "-R", 100, may_fail=True):
         time.sleep(before_s)
-        with psql.Session(old, "psql") as asker:
-            looks["before"] = asker.ask(FLEET)
         say(f"{old.name} is killed")
-        load = machine.load()
         killed = time.time()
         old.kill()
         time.sleep(3)
         witness = next(node for node in fleet.nodes.values() if node is not old)
-        with psql.Session(witness, "psql") as asker:
-            looks["meanwhile"] = asker.ask(FLEET)
+        meanwhile = asked(witness)
     new = fleet.wait(lambda: next((node for node in fleet.nodes.values() if node is not old and node.role() == "primary"), None), 120)
     promoted = time.time()
     say(f"{new.name} is the primary after {promoted - killed:.0f} s")
     fleet.wait(lambda: clients.commits[-1] > promoted, 30)
     with Load(new, "-p", new.port, "-c", 4, "-j", 1, "-R", 100), contextlib.closing(new.connect()) as connection:
-        with psql.Session(new, "psql") as asker:
-            looks["after"] = asker.ask(FLEET)
         time.sleep(after_s)
         fleet.wait(lambda: any(at > promoted for _, at, _ in rows(connection)), 30 + 3 * period_s)
         there = rows(connection)
@@ -137,7 +131,7 @@ def one(fleet, clients, before_s, after_s, period_s):
         first_before = min(at for _, at, _ in there if at >= began)
         until = max(ended for _, _, ended in there)
         figures = {
-            "load": load, "outage_s": outage(clients.commits, killed, promoted),
+            "outage_s": outage(clients.commits, killed, promoted),
             "promoted_s": promoted - killed, "unwritten_s": killed - last, "gap_s": first - last, "until_first_s": first - promoted,
             "of_old": sum(began <= at < killed for _, at, _ in there), "of_new": sum(at > killed for _, at, _ in there),
             "nodes": len({node for node, at, _ in there if at >= began}),
@@ -147,9 +141,7 @@ def one(fleet, clients, before_s, after_s, period_s):
                                                 " WHERE source = 'memory'", last, first)),
             "before": compared(connection, clients, first_before, last), "after": compared(connection, clients, first, until),
             "whole": compared(connection, clients, first_before, until)}
-        with psql.Session(new, "psql") as asker:
-            looks["archive"] = asker.ask(ARCHIVED)
-    return figures, looks, old
+    return figures, meanwhile, old
 
 
 def measure(place, quick):
@@ -163,14 +155,13 @@ def measure(place, quick):
         with Clients(fleet) as clients:
             fleet.wait(lambda: len(clients.sleeps) >= 4 * SLEEPERS, 30)
             for number in range(rounds):
-                figures, looks, old = one(fleet, clients, before_s, after_s, period_s)
+                figures, meanwhile, old = one(fleet, clients, before_s, after_s, period_s)
                 old.start()
                 fleet.wait(lambda: old.role() == "standby", 120)
                 found["rounds"].append({"round": number, **figures})
                 if number == 0:
-                    with psql.Session(fleet.leader(), "psql") as asker:
-                        looks["at the end"] = asker.ask(FLEET)
-                    found["looks"] = looks
+                    found["unreachable"] = [state for state, _ in meanwhile].count("unreachable")
+                    found["roles"] = sorted(role for _, role in asked(fleet.leader()))
     return found
 
 
@@ -184,10 +175,7 @@ def errors(results, window):
 
 
 def show(results):
-    words = {"before": "Before", "meanwhile": "3 s after the primary was killed, asked on a standby", "after": "After the promotion",
-             "at the end": "When the old primary is back"}
-    looks = "\n".join(f"{text}:\n\n{psql.fences(FLEET, results['looks'][name])}" for name, text in words.items())
-    return f"{looks}\nThe archive on the new primary:\n\n{psql.fences(ARCHIVED, results['looks']['archive'])}\n" + table(
+    return table(
         ["", "median (least .. greatest)"],
         [[f"{len(results['rounds'])} failovers, a row every {results['period_s']} s", ""],
          ["without a commit, for the client", spread(each(results, "outage_s"), "{:.1f}", " s")],
@@ -198,12 +186,8 @@ def show(results):
          ["rows of the old primary, of the new one", spread(each(results, "of_old"), "{:.0f}") + "; " + spread(each(results, "of_new"), "{:.0f}")],
          *[[f"known sleeps, {words}: top_waits to what the clients know", spread([100 * error for error in errors(results, window)], "{:+.2f}", " %")]
            for window, words in (("before", "before the kill"), ("after", "after it"), ("whole", "all of the time in one"))],
-         ["processes wanting a CPU in the minute before the kill", spread(each(results, "load"), "{:.1f}")]])
+         ["until the promotion", spread(each(results, "promoted_s"), "{:.1f}", " s")]])
 
-
-def published(results):
-    yield "promoted", spread(each(results, "promoted_s"), "{:.0f}", " s")
-    yield "gap", spread(each(results, "gap_s"), "{:.0f}", " s")
 
 
 def required(results):
@@ -224,8 +208,6 @@ def required(results):
     yield "failover: gap of the archive beyond the outage", f"{worst:.1f} s", f"at most {limit} s, three rows", worst <= limit
     claimed = min(min(each(results, "unwritten_s")), min(each(results, "until_first_s")))
     yield "failover: rows that reach into the outage", "none" if claimed > -0.1 else f"by {-claimed:.1f} s", "none", claimed > -0.1
-    states = {row["node"]: row for row in psql.rows(results["looks"]["meanwhile"])}
-    gone = [row["state"] for row in states.values()].count("unreachable")
+    gone = results["unreachable"]
     yield "failover: the fleet meanwhile, nodes that are unreachable", gone, 1, gone == 1
-    roles = sorted(row["role"] for row in psql.rows(results["looks"]["at the end"]))
-    yield "failover: the fleet at the end", ", ".join(roles), "primary, standby, standby", roles == ["primary", "standby", "standby"]
+    yield "failover: the fleet when the old primary is back", ", ".join(results["roles"]), ", ".join(ROLES), results["roles"] == ROLES

@@ -6,7 +6,6 @@ a real one, but the same ones again and again.
 import contextlib
 import time
 
-import machine
 import stats
 from cluster import run, value
 from load import Load
@@ -47,8 +46,7 @@ def script(place, sessions):
 
 
 def keep(place, server, connection, sessions, real):
-    """Archives rows of that many sessions and puts them aside. Returns the load average and the sessions found active."""
-    before = machine.load()
+    """Archives rows of that many sessions and puts them aside. Returns the sessions found active."""
     # the rows are taken after the sessions have started
     with Load(server, "-f", script(place, sessions), "-c", sessions, "-j", 2, "-M", "prepared"):
         bed.await_minutes(connection, 2, 120)
@@ -58,7 +56,7 @@ def keep(place, server, connection, sessions, real):
                     f" FROM pgscale_internal.archive_minute WHERE at >= %s ORDER BY at LIMIT {real}", since)
     active, waits = run(connection, f"SELECT avg(active_session_ms / observed_ms), avg(cardinality(wait_ms)) FROM kept_{sessions}")[0]
     queries = value(connection, f"SELECT count(DISTINCT queryid) FROM kept_{sessions}, unnest(queryids) queryid")
-    return {"load": before, "active": float(active), "waits": float(waits), "queries": queries}
+    return {"active": float(active), "waits": float(waits), "queries": queries}
 
 
 def multiply(connection, sessions):
@@ -108,18 +106,11 @@ def mib(each):
 
 
 def show(results):
-    sizes = table(["sessions", "active, on average", "statements", "waits in a row", "MiB a day", "pg_ash 2.0-beta, published", "load average before"],
-                  [[each["sessions"], f"{each['active']:.0f}", each["queries"], f"{each['waits']:.0f}", f"{mib(each):.1f}", PG_ASH[each["sessions"]],
-                    f"{each['load']:.1f}"] for each in results["sizes"]])
+    sizes = table(["sessions", "active, on average", "statements", "waits in a row", "MiB a day", "pg_ash 2.0-beta, published"],
+                  [[each["sessions"], f"{each['active']:.0f}", each["queries"], f"{each['waits']:.0f}", f"{mib(each):.1f}", PG_ASH[each["sessions"]]]
+                   for each in results["sizes"]])
     return f"{sizes}\n\n" + table([f"asked of 24 hours of {ASKED_AT} sessions", "s"],
                                   [[what, spread(seconds(results, what), "{:.2f}")] for what in WHAT])
-
-
-def published(results):
-    for each in results["sizes"]:
-        yield f"size at {each['sessions']}", f"{mib(each):.1f} MiB"
-    for what in WHAT:
-        yield what, f"{stats.median(seconds(results, what)):.2f} s"
 
 
 def required(results):

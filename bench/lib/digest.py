@@ -1,9 +1,8 @@
-"""What is kept of a run: a summary that a person can read and compare, and that tables, plots and doc/ are made of.
+"""What is kept of a run: a summary that a person can read and compare, and that tables and pages are made of.
 
 A list of records, one a measurement, becomes one entry a case. Of each figure it has the median, the least and the
 greatest, and each round's value, from which ratios and intervals are computed again. A figure that was the same in all
-rounds is just that, and the order is that of the turns, case by case. What nothing shown rests on is left out: it is in
-the raw results, which the command makes again.
+rounds is just that. What nothing shown rests on is left out: it is in the raw results, which the command makes again.
 
     {"machine": {...}, "load before": 2.7, "results": {"runs": {"by": ["variant"], "counted": "round", "cases": [
       {"variant": "stock", "n": 3,
@@ -36,14 +35,13 @@ def summarise(part, results):
 
 
 def restored(summary):
-    """The results again, as show(), required() and draw() take them."""
+    """The results again, as show() and required() take them."""
     if isinstance(summary, list):
         return [restored(each) for each in summary]
     if not isinstance(summary, dict):
         return summary
     if "cases" in summary and "by" in summary:
-        records = [_records(case, summary) for case in summary["cases"]]
-        return [next(records[case]) for case in summary["order"]]
+        return [record for case in summary["cases"] for record in _records(case, summary)]
     return {name: restored(each) for name, each in summary.items()}
 
 
@@ -72,8 +70,7 @@ def _grouped(records, fields):
             if name != counted or values != list(range(len(mine))):
                 entry[name] = _column(values)
         found.append(entry)
-    order = [list(cases).index(tuple(record[field] for field in fields)) for record in records]
-    return {"by": list(fields), **({"counted": counted} if counted else {}), "cases": found, "order": order}
+    return {"by": list(fields), **({"counted": counted} if counted else {}), "cases": found}
 
 
 def _column(values):

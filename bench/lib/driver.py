@@ -1,8 +1,6 @@
 """bench/run and t/trust/run: starts what is asked for, one after the other, says how long it will take, and cleans up."""
 import argparse
-import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -15,10 +13,8 @@ import registry
 TREE = registry.TREE
 PLACE = TREE / sys.argv[1]      # whose parts these are
 OUTPUT = TREE / "build" / PLACE.name
-TIMES = OUTPUT / "times.json"
 SAID_EVERY = 60         # seconds, where there is no terminal
 GRACE = 90              # seconds for a program to clean up
-MEASURED = re.compile(r"(\w+): (\d+) s$")
 
 
 class Interrupted(BaseException):
@@ -31,40 +27,17 @@ def _interrupt(number, frame):
     raise Interrupted(number)
 
 
-class Times:
-    """How long each part takes: as it did the last time on this machine, or as its folder's parts.ini says."""
-
-    def __init__(self, quick):
-        self.key = "quick" if quick else "full"
-        self.quick = quick
-        self._known = json.loads(TIMES.read_text()) if TIMES.exists() else {}
-
-    def of(self, part):
-        minutes = part.quick_minutes if self.quick else part.minutes
-        return self._known.get(self.key, {}).get(part.full_name, minutes * 60)
-
-    def measured(self, part, seconds):
-        self._known.setdefault(self.key, {})[part.full_name] = seconds
-        TIMES.write_text(json.dumps(self._known, indent=1) + "\n")
-
-
 class Progress:
-    """One line with what is at work, how long it has been and how long all will take; its last words at the end."""
+    """One line with what is at work, for how long, and its last words."""
 
-    def __init__(self, jobs, times):
-        self.jobs = jobs
-        self.times = times
+    def __init__(self):
         self.is_terminal = sys.stderr.isatty()
         self._said = 0
 
-    def show(self, job, words, now=False):
+    def show(self, line, now=False):
         if not self.is_terminal and not now and time.monotonic() - self._said < SAID_EVERY:
             return
         self._said = time.monotonic()
-        later = self.jobs[self.jobs.index(job) + 1:]
-        left = job.left(self.times) + sum(other.left(self.times) for other in later)
-        line = f"[{self.jobs.index(job) + 1}/{len(self.jobs)}] {job.name} {clock(job.seconds)}, " \
-            f"{f'about {clock(left)} left in all' if left else 'longer than it was to take'}: {words}"
         if self.is_terminal:
             line = "\r\x1b[K" + line[:os.get_terminal_size(sys.stderr.fileno()).columns - 1]
         print(line, end="" if self.is_terminal else "\n", file=sys.stderr, flush=True)
@@ -87,33 +60,24 @@ class Job:
         first = parts[0]
         self.name = first.full_name if first.command else first.folder
         self.log = OUTPUT / self.name / "log"
+        self.minutes = sum(part.quick_minutes if options.quick else part.minutes for part in parts)
         self._command = self._program(first, options, arguments)
-        self._is_other = bool(options.only or options.rounds)       # takes less time, or more
-        self._began = self._ended = None
-        self._done = 0          # seconds that the parts that are done were to take
         self._words = ""
 
     def _program(self, first, options, arguments):
         if first.command:
             given = first.quick_arguments if options.quick else first.arguments
             return [*first.command, *(arguments if arguments is not None else given)]
-        quick = ["--quick"] if options.quick else []
-        quick += [f"--only={text}" for text in options.only or ()] + ([f"--rounds={options.rounds}"] if options.rounds else [])
+        chosen = ["--quick"] if options.quick else []
+        chosen += [f"--only={text}" for text in options.only or ()] + ([f"--rounds={options.rounds}"] if options.rounds else [])
         packages = dict.fromkeys(package for part in self.parts for package in part.packages.split())
-        return ["t/lib/setup.sh", "demo", "bench/lib/start", f"bench/{first.folder}/main.py", " ".join(packages), *quick,
+        return ["t/lib/setup.sh", "demo", "bench/lib/start", "bench/lib/experiment.py", " ".join(packages), first.folder, *chosen,
                 *(part.name for part in self.parts)]
 
-    @property
-    def seconds(self):
-        return 0 if self._began is None else (self._ended or time.monotonic()) - self._began
-
-    def left(self, times):
-        return 0 if self._ended else max(sum(map(times.of, self.parts)) - max(self.seconds, self._done), 0)
-
-    def run(self, progress, times):
-        """Returns the exit code."""
+    def run(self, progress):
+        """Says how it ended. Returns the exit code."""
         self.log.parent.mkdir(parents=True, exist_ok=True)
-        self._began = time.monotonic()
+        began = time.monotonic()
         with leftovers.Folder() as folder, open(self.log, "w") as log:
             # a session of its own, so that Ctrl-C reaches this program alone, which then ends it
             child = subprocess.Popen(["setpriv", "--pdeathsig", "TERM", *self._command], cwd=TREE,
@@ -121,39 +85,26 @@ class Job:
                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
                                      start_new_session=True)
             folder.owner = child.pid
-            reader = threading.Thread(target=self._read, args=(child.stdout, log, times), daemon=True)
+            reader = threading.Thread(target=self._read, args=(child.stdout, log), daemon=True)
             reader.start()
             try:
-                progress.show(self, "starts", now=True)
+                progress.show(f"{self.name}: starts, {clock(60 * self.minutes)} usually", now=True)
                 while child.poll() is None:
                     time.sleep(0.2)
-                    progress.show(self, self._words)
+                    progress.show(f"{self.name} {clock(time.monotonic() - began)} of {clock(60 * self.minutes)}: {self._words}")
             finally:
                 stop(child)
                 reader.join(5)
-        self._ended = time.monotonic()
-        if child.returncode == 0 and len(self.parts) == 1 and not self._is_other:
-            times.measured(self.parts[0], self.seconds)
+        ended = f"{clock(time.monotonic() - began)}, {self.log.relative_to(TREE)}"
+        progress.end(f"{self.name}: done, {ended}" if child.returncode == 0 else
+                     f"{self.name}: failed, or a requirement was missed ({child.returncode}), {ended}\n  {self._words}")
         return child.returncode
 
-    def _read(self, stream, log, times):
+    def _read(self, stream, log):
         for line in stream:
             log.write(line)
             log.flush()
-            if not line.strip():
-                continue
-            self._words = line.strip()
-            measured = MEASURED.match(self._words)
-            for part in self.parts:
-                if measured and part.name == measured[1] and not self._is_other:
-                    self._done += times.of(part)
-                    times.measured(part, int(measured[2]))
-
-    def verdict(self, code):
-        line = f"{clock(self.seconds)}, {self.log.relative_to(TREE)}"
-        if code == 0:
-            return f"{self.name}: done, {line}"
-        return f"{self.name}: failed, or a requirement was missed ({code}), {line}\n  {self._words}"
+            self._words = line.strip() or self._words
 
 
 def stop(child):
@@ -180,7 +131,7 @@ def arguments_of_this():
     parser = argparse.ArgumentParser(prog=program, usage=f"{program} [--quick | --redraw] [--only TEXT]... [--rounds N] [NAME...] [-- OPTIONS]")
     parser.add_argument("--list", action="store_true", help="what there is, and how long it takes")
     parser.add_argument("--quick", action="store_true", help="short, to see that all works; no figures to keep")
-    parser.add_argument("--redraw", action="store_true", help="tables, plots and doc/ from what is committed; nothing is measured")
+    parser.add_argument("--redraw", action="store_true", help="tables from what is committed; nothing is measured")
     parser.add_argument("--only", metavar="TEXT", action="append",
                         help="pieces whose names contain this, or are this, of parts that allow it; may be repeated")
     parser.add_argument("--rounds", type=int, metavar="N", help="as many instead of a part's own")
@@ -230,8 +181,8 @@ def jobs_of(parts, options, extra):
     return jobs
 
 
-def publish(*arguments):
-    return subprocess.run([str(TREE / "bench/lib/publish"), *arguments], cwd=TREE).returncode
+def publish():
+    return subprocess.run([str(TREE / "bench/lib/publish")], cwd=TREE).returncode
 
 
 def main():
@@ -239,23 +190,16 @@ def main():
     if options.list:
         show_list(parts)
         return 0
-    folders = dict.fromkeys(part.folder for part in parts)
     if options.redraw:
-        return publish("--redraw", *folders)
+        return publish()
     if os.getuid() != 0 and any(part.root for part in parts):
         sys.exit("as root, please: " + ", ".join(part.full_name for part in parts if part.root))
     OUTPUT.mkdir(parents=True, exist_ok=True)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     leftovers.of_the_dead()
-    times = Times(options.quick)
-    jobs = jobs_of(parts, options, extra)
-    progress = Progress(jobs, times)
-    failed = 0
-    for job in jobs:
-        code = job.run(progress, times)
-        failed += code != 0
-        progress.end(job.verdict(code))
+    progress = Progress()
+    failed = sum(job.run(progress) != 0 for job in jobs_of(parts, options, extra))
     if not options.quick:
         failed += publish() != 0
     return 1 if failed else 0

@@ -28,8 +28,7 @@ def describe(place):
         "date": datetime.date.today().isoformat(),
         "machine": f"{os.cpu_count()} cores {_cpu()}, {memory:.0f} GiB, " +
                    ("physical" if virtual == "none" else f"virtual ({virtual})"),
-        "kernel": platform.release(),
-        "filesystem": _output("stat", "-f", "-c", "%T", str(place.folder)),
+        "kernel": platform.release().split("-")[0],
         "PostgreSQL": place.version,
     }
 

@@ -2,7 +2,7 @@
 
     [*]         about; packages (MAJOR stands for the server's; PACKAGE? is taken where there is one) and root, for all its parts
     [PART]      about, minutes, quick minutes; packages and root where they differ;
-                command, arguments, quick arguments: of a program of its own, which is no part of main.py
+                command, arguments, quick arguments: of a program of its own
 """
 import configparser
 import dataclasses
@@ -15,7 +15,8 @@ TRUST = TREE / "t" / "trust"
 PUBLISHED = BENCH / "published"
 README_TABLES = ("headline.md.in", "peers.md.in")       # in PUBLISHED
 COMMON = "*"
-FIGURE = re.compile(r"\{(\w+/\w+): ([^{}~^]+)([~^]?)\}")        # {FOLDER/PART: NAME}
+FIGURE = re.compile(r"\{(\w+/\w+): ([^{}~]+)(~?)\}")        # {FOLDER/PART: NAME}
+TABLE = re.compile(r"^\{(\w+/\w+)\}$", re.M)                     # {FOLDER/PART}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Part:
     quick_minutes: float
     root: bool
     packages: str
-    command: tuple              # empty: a part of main.py
+    command: tuple              # empty: a module of the folder, see experiment
     arguments: tuple
     quick_arguments: tuple
 

@@ -107,8 +107,3 @@ class Prometheus:
             if each["state"] == "firing":
                 found[" ".join(filter(None, (labels["alertname"], labels.get("feature"), labels.get("rule"))))].add(labels.get("instance"))
         return {name for name, instances in found.items() if not everywhere or len(instances) == len(EXPORTERS)}
-
-    def exposed(self, exporter):
-        """What an exporter shows, as text."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[exporter]}/metrics", timeout=30) as answer:
-            return answer.read().decode()

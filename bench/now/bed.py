@@ -10,7 +10,7 @@ import time
 import psycopg2
 
 import watch
-from cluster import Standby, end, run, value
+from cluster import end, run
 from slowdisk import SlowDisk
 
 SCALE = 10
@@ -27,7 +27,6 @@ INSERT INTO stock SELECT i, 1000000 FROM generate_series(1, {STOCK_ROWS}) i;
 GRANT ALL ON ALL TABLES IN SCHEMA public TO shop;
 """
 UPDATE_STOCK = f"\\set product random(1, {STOCK_ROWS})\nUPDATE stock SET amount = amount - 1 WHERE product = :product;\n"
-WAIT_S = 60
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,21 +39,20 @@ class Disk:
 
 
 class Stage:
-    """A server with pgbench's tables and pgscale, its disk and its standby, if any, and a superuser's connection."""
+    """A server with pgbench's tables and pgscale, its disk, if any, and a superuser's connection."""
 
     def __init__(self, server, disk, connection):
         self.place = server.place
         self.server = server
         self.disk = disk
         self.connection = connection
-        self.standby = None
 
     def script(self, name, text):
         return self.place.script(f"{self.server.name}-{name}.sql", text)
 
 
 @contextlib.contextmanager
-def staged(place, name, scale=SCALE, disk=None, standby=None, setup="", **settings):
+def staged(place, name, scale=SCALE, disk=None, setup="", **settings):
     """Yields a Stage. Its server and its data are gone afterwards."""
     name = re.sub(r"\W+", "-", name)
     with contextlib.ExitStack() as undo:
@@ -70,10 +68,6 @@ def staged(place, name, scale=SCALE, disk=None, standby=None, setup="", **settin
         stage = Stage(server, slow, undo.enter_context(contextlib.closing(server.connect())))
         server.create_pgscale(stage.connection)
         run(stage.connection, SETUP + setup)
-        if standby is not None:
-            stage.standby = Standby(server, standby)
-            undo.callback(shutil.rmtree, stage.standby.folder, ignore_errors=True)
-            undo.enter_context(stage.standby)
         run(stage.connection, "CHECKPOINT")
         if slow:
             slow.slow(**disk.limits)
@@ -155,11 +149,3 @@ def sessions(server, count, application_name="pool", pause_s=0):
             undo.enter_context(contextlib.closing(server.connect(application_name, "shop")))
             time.sleep(pause_s)
         yield
-
-
-def await_true(connection, condition, what):
-    until = time.monotonic() + WAIT_S
-    while not value(connection, f"SELECT {condition}"):
-        if time.monotonic() > until:
-            raise RuntimeError(f"there was none within {WAIT_S} s: {what}")
-        time.sleep(0.1)

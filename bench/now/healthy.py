@@ -9,7 +9,6 @@ import time
 from typing import Callable
 
 import bed
-import machine
 import watch
 from cluster import end, run, say
 from report import percent, table
@@ -149,9 +148,6 @@ LOADS = (
     Healthy("checkpoints each 30 s, TPC-B, 100/s", LIGHT, {"checkpoint_timeout": "30s"}, longer_s=20),
 )
 
-RECORDS = {"": ("load",)}
-LEFT_OUT = ("evidence",)
-
 
 def pieces(quick):
     return [load.name for load in LOADS]
@@ -176,7 +172,6 @@ def measure(place, quick, names):
 
 
 def one(stage, load, settle_s, asked_s):
-    busy = machine.load()
     with load.act(stage):
         time.sleep(settle_s)
         with watch.Watch(stage.server, every_s=1) as watching:
@@ -186,8 +181,7 @@ def one(stage, load, settle_s, asked_s):
     rules = sorted({row["rule"] for row in fired})
     found = {"load": load.name, "polls": len(watching.polls), "false": len(false),
              "rules": {rule: sum(row["rule"] == rule for row in fired) for rule in rules},
-             "rows": {rule: next(row for row in fired if row["rule"] == rule) for rule in rules},
-             "widest": watching.widest(), "most_lines": watching.most_lines(), "slowest_ms": watching.slowest_ms(), "busy": busy}
+             "rows": {rule: next(row for row in fired if row["rule"] == rule) for rule in rules}}
     say(f"  {load.name}: {found['false']} of {found['polls']} asked are false"
         + "".join(f"\n    {rule}: {row['certainty']}: {row['sentence']}" for rule, row in found["rows"].items()))
     return found
@@ -207,8 +201,6 @@ def show(results):
 def published(results):
     yield "loads", str(len(results))
     yield "loads with a false row", str(sum(found["false"] > 0 for found in results))
-    yield "asked", f"{sum(found['polls'] for found in results):,}"
-    yield "false", f"{sum(found['false'] for found in results):,}"
 
 
 def required(results):

@@ -30,17 +30,16 @@ SETTINGS = {
 
 
 @contextlib.contextmanager
-def slow_bed(place, scale, table_too=False):
+def slow_bed(place, scale):
     with SlowDisk(place.folder / "slow", DISK_MIB) as disk, MemoryGroup() as memory, \
-            Bed(place, scale, disk, memory, table_too).running() as bed:
+            Bed(place, scale, disk, memory).running() as bed:
         yield bed
 
 
 class Bed:
-    """The table is unlogged and on the fast disk; or, if that is to move too, logged and on the slow disk."""
+    """The table is unlogged and on the fast disk."""
 
-    def __init__(self, place, scale, disk, memory, table_too):
-        self.table_too = table_too
+    def __init__(self, place, scale, disk, memory):
         self.place = place
         self.scale = scale
         self.disk = disk
@@ -56,7 +55,7 @@ class Bed:
                 folder.mkdir()
                 self.place.give(folder)
                 run(self.connection, f"CREATE TABLESPACE {name} LOCATION '{folder}'")
-            self.server.pgbench("-i", "-s", self.scale, "-q", *([] if self.table_too else ["--unlogged-tables"]))
+            self.server.pgbench("-i", "-s", self.scale, "-q", "--unlogged-tables")
             for number in range(1, 9):
                 run(self.connection, f"CREATE INDEX {TABLE}_aid_{number} ON {TABLE} (aid) TABLESPACE {SLOW}")
             run(self.connection, f"CREATE INDEX {TABLE}_abalance ON {TABLE} (abalance) TABLESPACE {SLOW}")
@@ -70,14 +69,9 @@ class Bed:
         self.memory.lift()
 
     def reset(self):
-        """All that is to move on the slow disk, the indexes anew, and a full cache; then the limits."""
+        """The indexes anew on the slow disk, and a full cache; then the limits."""
         self.lift()
-        if self.table_too:
-            run(self.connection, f"ALTER TABLE {TABLE} SET TABLESPACE {SLOW}")
         run(self.connection, f"REINDEX (TABLESPACE {SLOW}) TABLE {TABLE}")
-        self.limit()
-
-    def limit(self):
         self.memory.limit(MEMORY_MIB)
         # a disk of 120 reads/s would take minutes to fill the cache
         with self.load():

@@ -5,19 +5,18 @@ Tables of one row move from one tablespace to the other by relocate_tablespace, 
 import contextlib
 import time
 
-import machine
-import stall
+import live
 from cluster import run, say, value
 from report import table
 
-SOURCE, TARGET = TABLESPACES = stall.TABLESPACES
+SOURCE, TARGET = TABLESPACES = live.TABLESPACES
 PGSCALE, ALTER = "pgscale", "ALTER TABLE ALL"
 LEAST_PER_S = 50
 MOST_TIMES = 1.5
 A_TRANSACTION = 1000
 # ALTER TABLE ALL takes as many locks, at 100 connections
 LOCKS = 512
-SETTINGS = {**stall.SETTINGS, "allow_in_place_tablespaces": "on", "max_locks_per_transaction": LOCKS}
+SETTINGS = {**live.SETTINGS, "allow_in_place_tablespaces": "on", "max_locks_per_transaction": LOCKS}
 RECORDS = {"runs": ("tables", "way")}
 
 
@@ -43,18 +42,15 @@ def _piece(server, connection, tables):
     runs = []
     for way, move in ((PGSCALE, by_pgscale), (ALTER, by_alter)):
         began = time.monotonic()
-        asked = move(connection)
+        move(connection)
         seconds = time.monotonic() - began
-        runs.append({"tables": tables, "way": way, "seconds": seconds, "asked seconds": asked, "load average": machine.load()})
+        runs.append({"tables": tables, "way": way, "seconds": seconds})
         say(f"  {way}: {seconds:.1f} s, {tables / seconds:.0f} a second")
     return runs
 
 
 def by_pgscale(connection):
-    """Returns how long the request took."""
-    began = time.monotonic()
     run(connection, "SELECT count(*) FROM pgscale.relocate_tablespace(%s, %s)", SOURCE, TARGET)
-    asked = time.monotonic() - began
     while True:
         time.sleep(1)
         failed, left = run(connection, "SELECT count(*) FILTER (WHERE state IN ('failed', 'cancelled', 'lost')),"
@@ -62,14 +58,13 @@ def by_pgscale(connection):
         if failed:
             raise RuntimeError(f"{failed} jobs failed")
         if not left:
-            return asked
+            return
 
 
 def by_alter(connection):
     run(connection, f"ALTER TABLE ALL IN TABLESPACE {TARGET} SET TABLESPACE {SOURCE}")
     if value(connection, "SELECT count(*) FROM pg_class c JOIN pg_tablespace t ON t.oid = c.reltablespace WHERE spcname = %s", TARGET):
         raise RuntimeError("a table has stayed")
-    return None
 
 
 def whole(found):
@@ -82,16 +77,9 @@ def select(runs, way):
 
 def show(results):
     ours, theirs = (select(results["runs"], way) for way in (PGSCALE, ALTER))
-    rows = [[f"{n:,}", f"{r['asked seconds']:.1f}", f"{r['seconds']:.0f}", f"{n / r['seconds']:.0f}", f"{theirs[n]['seconds']:.1f}",
-             f"{n / theirs[n]['seconds']:.0f}", f"{r['load average']:.1f}"] for n, r in sorted(ours.items())]
-    return "Tables of one row; one turn each.\n\n" + table(
-        ["tables", "the request, s", "until all are done, s", "tables/s", "ALTER TABLE ALL, s", "tables/s", "load average"], rows)
-
-
-def published(results):
-    for way, by in ((PGSCALE, ""), (ALTER, " by ALTER TABLE ALL")):
-        for n, r in select(results["runs"], way).items():
-            yield f"tables a second{by}, {n}", f"{n / r['seconds']:,.0f}"
+    rows = [[f"{n:,}", f"{r['seconds']:.0f}", f"{n / r['seconds']:.0f}", f"{theirs[n]['seconds']:.1f}", f"{n / theirs[n]['seconds']:,.0f}"]
+            for n, r in sorted(ours.items())]
+    return table(["tables", "relocate_tablespace, s", "tables/s", "ALTER TABLE ALL, s", "tables/s"], rows)
 
 
 def required(results):

@@ -4,8 +4,6 @@ import time
 
 from cluster import run, value
 
-# what only a relation that is copied while it is in use has
-COPY = ("copied bytes", "copied again", "WAL read", "lock tries", "locked ms")
 OVER = ("done", "failed", "cancelled", "lost")
 
 
@@ -26,25 +24,17 @@ def relocate_table(connection, table, tablespace):
     return request(connection, "SELECT pgscale.relocate_table(%s::regclass, %s)", table, tablespace)
 
 
-def relocate_tablespace(connection, source, tablespace):
-    return request(connection, "SELECT pgscale.relocate_tablespace(%s, %s)", source, tablespace)
-
-
 def wait(connection, jobs):
     """Until all of them are over; one that is not done ends the experiment. Returns what there is to tell of each."""
     while True:
         rows = run(connection, """
-            SELECT job, relation, state, sqlstate, message, attempts, size_bytes, size_after_bytes,
-                   extract(epoch FROM started_at)::float8, extract(epoch FROM finished_at)::float8,
-                   copied_bytes, recopied_blocks, wal_read_bytes, lock_tries, locked_ms
+            SELECT job, relation, state, sqlstate, message, locked_ms
               FROM pgscale.relocation_jobs WHERE job = ANY (%s) ORDER BY started_at""", jobs)
         for job, relation, state, sqlstate, message, *_ in rows:
             if state in OVER[1:]:
                 raise RuntimeError(f"job {job} on {relation} is {state}: {sqlstate} {message}")
         if len(rows) == len(jobs) and all(row[2] == OVER[0] for row in rows):
-            return [{"relation": relation, "attempts": attempts, "bytes": before, "bytes after": after,
-                     "started": started, "finished": finished, **dict(zip(COPY, copy))}
-                    for _, relation, _, _, _, attempts, before, after, started, finished, *copy in rows]
+            return [{"relation": relation, "locked ms": locked} for _, relation, *_, locked in rows]
         time.sleep(0.2)
 
 
@@ -81,12 +71,6 @@ def table_by_pg_repack(server, table, tablespace):
 def by_pg_squeeze(server, table, tablespace):
     with contextlib.closing(server.connect()) as connection:
         run(connection, "SELECT squeeze.squeeze_table('public', %s, NULL, %s)", table, tablespace)
-
-
-def by_repack(server, table, _tablespace):
-    """Of PostgreSQL 19: the table stays in its tablespace."""
-    with contextlib.closing(server.connect()) as connection:
-        run(connection, f"REPACK (CONCURRENTLY) {table}")
 
 
 def tablespace_of(connection, relation):

@@ -60,9 +60,9 @@ def settings_of(condition, mode):
         return {}
     # as its documentation says
     bgwriter = {"bgwriter_lru_maxpages": 0} if mode == FREELIST else {}
-    decides = {} if condition == BY_ITSELF else {"pgscale.sweeper_adaptive": "off"}
-    return {"pgscale.sweeper": "on", "pgscale.sweeper_mode": mode, "pgscale.sweeper_policy": ADAPTIVE if condition == BY_ITSELF else condition,
-            **decides, **bgwriter}
+    policy = {"pgscale.sweeper_policy": ADAPTIVE} if condition == BY_ITSELF else \
+        {"pgscale.sweeper_policy": condition, "pgscale.sweeper_adaptive": "off"}
+    return {"pgscale.sweeper": "on", "pgscale.sweeper_mode": mode, **policy, **bgwriter}
 
 
 @contextlib.contextmanager
@@ -110,12 +110,11 @@ class Bed(CopiedServer):
             self.disk.slow(**self.limits)
 
     def turn_over(self, connection, times, seconds):
-        """Waits until the buffers have been taken that many times, or for that many seconds. Returns how many times it were."""
+        """Waits until the buffers have been taken that many times, or for that many seconds."""
         began, before, taken = time.monotonic(), allocations(connection), 0
         while taken < times and time.monotonic() - began < seconds:
             time.sleep(0.2)
             taken = (allocations(connection) - before) / self.buffers
-        return taken
 
 
 def allocations(connection):

@@ -45,7 +45,8 @@ VACUUM ANALYZE events;
 _AGES = ("a", "b", "c", "d")
 _RECENT = "".join(f"\\set {age} random_exponential(50, :oldest - 1, 8)\n" for age in _AGES) + """BEGIN;
 INSERT INTO events (filler) VALUES ('');
-SELECT count(length(filler)) FROM events_id_seq s CROSS JOIN LATERAL (VALUES """ + ", ".join(f"(:{age})" for age in _AGES) + """) v (age)
+SELECT count(length(filler))
+  FROM events_id_seq s CROSS JOIN LATERAL (VALUES """ + ", ".join(f"(:{age})" for age in _AGES) + """) v (age)
   JOIN events e ON e.id = s.last_value - v.age::bigint;
 END;
 """
@@ -54,7 +55,8 @@ _WAREHOUSE_PAGES = 12800
 
 # A join by TID: a page each, nearly never the same again.
 TAKEN = 200
-_TAKE = f"""SELECT count(a.aid) FROM (SELECT format('(%s,1)', floor(random() * :pages))::tid AS tid FROM generate_series(1, {TAKEN})) r
+_TAKE = f"""SELECT count(a.aid)
+  FROM (SELECT format('(%s,1)', floor(random() * :pages))::tid AS tid FROM generate_series(1, {TAKEN})) r
   JOIN pgbench_accounts a ON a.ctid = r.tid;
 """
 
@@ -96,7 +98,6 @@ class Load(NamedTuple):
     tables: Callable = None         # SQL that makes tables for a number of buffers
     grows: bool = False             # do these grow? Then they are made anew for each turn
     clients: int = 8
-    writes: bool = False
     takes_none: bool = False        # no buffers, once all is in them
     has_most_cpu: bool = False      # is the sweeper's CPU time limited? If most of the buffers are taken for other pages
 
@@ -109,16 +110,17 @@ ZIPF = Load("zipf 1.05", {"zipf": (_ZIPF + _SELECT, 1)}, most_reads=0.80, least_
 UNIFORM = Load("uniform", {"uniform": (_UNIFORM + _SELECT, 1)}, least_tps=0.98)
 GAINS = (
     Load("zipf 1.05 and index scans", {"zipf": (_ZIPF + _SELECT, 99), "scan": (_SCAN, 1)}, most_reads=0.88),
-    Load("TPC-B, zipf 1.05", {"tpcb": (_TPCB, 1)}, most_reads=0.88, rows=0.5, buffers=0.5, writes=True),
-    Load("like TPC-C", Tpcc(6).scripts, buffers=0.5, tables=Tpcc(6).tables, grows=True, writes=True),
+    Load("TPC-B, zipf 1.05", {"tpcb": (_TPCB, 1)}, most_reads=0.88, rows=0.5, buffers=0.5),
+    Load("like TPC-C", Tpcc(6).scripts, buffers=0.5, tables=Tpcc(6).tables, grows=True),
     Load("zipf 1.05, moving", {"drift": (_DRIFT + _SELECT, 1)}),
     UNIFORM,
 )
 RANDOM_PAGES = Load("random pages", {"page": (_PAGE, 1)}, most_reads=1.05, least_tps=0.98)
+ALL_IN_MEMORY = Load("all in memory", {"zipf": (_ZIPF + _SELECT, 1)}, least_tps=0.98, rows=0.08, takes_none=True)
 NEUTRAL = (
     RANDOM_PAGES,
-    Load("all in memory", {"zipf": (_ZIPF + _SELECT, 1)}, least_tps=0.98, rows=0.08, takes_none=True),
-    Load("recent rows", {"recent": (_RECENT, 1)}, most_reads=1.05, least_tps=0.98, buffers=0.5, tables=_events, grows=True, writes=True),
+    ALL_IN_MEMORY,
+    Load("recent rows", {"recent": (_RECENT, 1)}, most_reads=1.05, least_tps=0.98, buffers=0.5, tables=_events, grows=True),
 )
 CPU = (
     ZIPF._replace(most_reads=None, least_tps=0.98),
@@ -127,8 +129,8 @@ CPU = (
 )
 # Data of about 3.2 times the buffers: where the sweeper saves writes by their neighbours.
 WRITES = (
-    Load("updates, zipf 1.05", {"update": (_ZIPF + _UPDATE, 1)}, rows=0.4, writes=True),
-    Load("updates, pareto", {"update": (_PARETO + _UPDATE, 1)}, rows=0.4, writes=True),
-    Load("updates, uniform", {"update": (_UNIFORM + _UPDATE, 1)}, rows=0.4, writes=True),
-    Load("like TPC-C", Tpcc(3).scripts, buffers=0.5, tables=Tpcc(3).tables, grows=True, writes=True),
+    Load("updates, zipf 1.05", {"update": (_ZIPF + _UPDATE, 1)}, rows=0.4),
+    Load("updates, pareto", {"update": (_PARETO + _UPDATE, 1)}, rows=0.4),
+    Load("updates, uniform", {"update": (_UNIFORM + _UPDATE, 1)}, rows=0.4),
+    Load("like TPC-C", Tpcc(3).scripts, buffers=0.5, tables=Tpcc(3).tables, grows=True),
 )

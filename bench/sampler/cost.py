@@ -14,8 +14,8 @@ from tools import TOOLS, Pgscale
 
 PERIODS = (10, 1)
 # idle sessions, clients of a pgbench that runs meanwhile
-LEVELS = ((10, 0), (100, 0), (500, 0), (100, 4))
-QUICK_LEVELS = ((10, 0), (100, 0))
+LEVELS = ((100, 0), (500, 0), (100, 4))
+QUICK_LEVELS = ((100, 0),)
 SPARE_CONNECTIONS = 20
 FLOOR = "bare sleep"
 
@@ -36,24 +36,22 @@ def floor(place, program, period, seconds):
         share = account(process.pid, seconds)
     finally:
         end(process)
-    return {"share": share, "ticks": 1000 / period, "inside_us": None}
+    return {"share": share, "ticks": 1000 / period}
 
 
 def awake(tool, server, connection, period, seconds):
-    """Measures a sampler: share of a core, ticks a second, microseconds of a tick that are the sampler's own."""
+    """Measures a sampler: share of a core, ticks a second."""
     tool.set_period(server, connection, period)
     try:
         # the peer's ticks are counted by a read that its collector serves, so that is done outside the measured time
         time.sleep(0.3)
-        began, before, inside = time.monotonic(), tool.ticks(connection), tool.inside_us(connection)
+        began, before = time.monotonic(), tool.ticks(connection)
         time.sleep(0.1)
         share = account(server.worker(tool.title), seconds)
         ended, ticks = time.monotonic(), tool.ticks(connection) - before
-        if inside is not None:
-            inside = (tool.inside_us(connection) - inside) / ticks
     finally:
         tool.set_period(server, connection, 0)
-    return {"share": share, "ticks": ticks / (ended - began), "inside_us": inside}
+    return {"share": share, "ticks": ticks / (ended - began)}
 
 
 # far below the share of any sampler that ticks, and above that of one that looks for a signal meanwhile
@@ -124,35 +122,22 @@ def net(results, who, **wanted):
 
 def show(results):
     rows = []
-    names = [FLOOR] + [tool.name for tool in TOOLS]
-    for (idle, clients), period, who in itertools.product(LEVELS, PERIODS, names):
-        wanted = {"idle": idle, "clients": clients, "period": period, "who": who}
+    for (idle, clients), period, tool in itertools.product(LEVELS, PERIODS, TOOLS):
+        wanted = {"idle": idle, "clients": clients, "period": period, "who": tool.name}
         shares = values(results, "share", **wanted)
         if shares:
-            ticks = stats.median(values(results, "ticks", **wanted))
             tick = values(results, "tick_us", **wanted)
             low, high = stats.interval(tick)
-            work = "" if who == FLOOR else f"{stats.median(net(results, **wanted)):.1f}"
-            inside = f"{stats.median(values(results, 'inside_us', **wanted)):.1f}" if who == Pgscale.name else ""
-            rows.append([f"{idle} idle" + (f", {clients} busy" if clients else ""), f"{period} ms", who,
-                         percent(stats.median(shares), 2), f"{ticks:.1f}", f"{stats.median(tick):.1f}",
-                         f"{low:.1f} .. {high:.1f}", work, inside])
-    return table(["sessions", "period", "", "of a core", "ticks/s", "µs/tick", "95 %", "above bare sleep", "inside"], rows)
+            rows.append([f"{idle} idle" + (f", {clients} busy" if clients else ""), f"{period} ms", tool.name,
+                         percent(stats.median(shares), 2), f"{stats.median(values(results, 'ticks', **wanted)):.1f}",
+                         f"{stats.median(tick):.1f} ({low:.1f} .. {high:.1f})", f"{stats.median(net(results, **wanted)):.1f}"])
+    return table(["sessions", "period", "", "of a core", "ticks/s", "µs/tick (95 %)", "above a bare wake-up"], rows)
 
 
 def published(results):
-    for tool, period in itertools.product(TOOLS, PERIODS):
-        wanted = {"idle": 100, "clients": 0, "period": period, "who": tool.name}
-        name = f"{tool.name}, {period} ms"
-        yield f"share of a core, {name}", percent(stats.median(values(results, "share", **wanted)), 2)
-        yield f"tick, {name}", f"{stats.median(values(results, 'tick_us', **wanted)):.1f}"
-        busy = values(results, "tick_us", **{**wanted, "clients": 4})
-        if busy:
-            yield f"tick beside 4 busy sessions, {name}", f"{stats.median(busy):.1f}"
-        many = values(results, "share", **{**wanted, "idle": 500})
-        if many:
-            yield f"share of a core with 500 sessions, {name}", percent(stats.median(many), 2)
-        yield f"tick beyond a wake-up, {name}", f"{stats.median(net(results, **wanted)):.1f} µs"
+    for tool in TOOLS:
+        shares = values(results, "share", idle=100, clients=0, period=10, who=tool.name)
+        yield f"share of a core, {tool.name}, 10 ms", percent(stats.median(shares), 2)
 
 
 def required(results):

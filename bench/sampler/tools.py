@@ -38,17 +38,6 @@ class Pgscale:
     def ticks(connection):
         return value(connection, "SELECT ticks FROM pgscale.sampler_stats")
 
-    @staticmethod
-    def inside_us(connection):
-        """The time from the begin to the end of each tick, all in all."""
-        return value(connection, "SELECT coalesce(ticks * tick_mean_us, 0) FROM pgscale.sampler_stats")
-
-    @staticmethod
-    def wait_ms(connection, event_type, event):
-        return float(value(connection, """
-            SELECT coalesce(sum(wait_ms), 0) FROM pgscale.wait_profile()
-             WHERE backend_type = 'client backend' AND event_type = %s AND event ~ %s""", event_type, event))
-
 
 class PgWaitSampling:
     name = "pg_wait_sampling"
@@ -86,22 +75,9 @@ class PgWaitSampling:
              WHERE a.backend_type = 'checkpointer'"""))
 
     @staticmethod
-    def inside_us(connection):
-        return None
-
-    @staticmethod
     def counts_cpu(connection):
         """Since 1.1.6: as rows without an event."""
         return value(connection, "SELECT current_setting('pg_wait_sampling.sample_cpu', true)") == "on"
-
-    @staticmethod
-    def wait_ms(connection, event_type, event):
-        period = int(value(connection, "SELECT current_setting('pg_wait_sampling.profile_period')"))
-        count = value(connection, """
-            SELECT coalesce(sum(p.count), 0) FROM pg_wait_sampling_profile p JOIN pg_stat_activity a USING (pid)
-             WHERE a.backend_type = 'client backend' AND coalesce(p.event_type, 'CPU') = %s AND coalesce(p.event, 'CPU') ~ %s""",
-                      event_type, event)
-        return float(count) * period
 
 
 TOOLS = (Pgscale, PgWaitSampling)

@@ -9,6 +9,8 @@ from slowdisk import SlowDisk
 SCALE = 28
 DISK_MIB = 3072
 WRITE_IOPS = 300
+# MiB that the kernel may keep dirty of the slow disk
+DIRTY_MIB = 4
 CLIENTS = 8
 TPCB = ("-M", "prepared", "-c", CLIENTS, "-j", 2)
 
@@ -17,7 +19,7 @@ COMMON = {
     "max_wal_size": "16GB",
     "synchronous_commit": "on",
     "max_connections": 50,
-    # two sweepers with all their writers
+    # a sweeper with all its writers
     "max_worker_processes": 32,
 }
 
@@ -59,16 +61,16 @@ class Bed(CopiedServer):
         run(connection, "SELECT pg_prewarm(oid) FROM pg_class WHERE relname ~ '^pgbench_' AND relkind IN ('r', 'i')")
         self.server.pgbench("-n", *TPCB, "-T", seconds)
 
-    def slow(self, dirty_mib):
+    def slow(self):
         """Makes the slow disk slow."""
         if self.disk:
-            self.disk.slow(write_iops=WRITE_IOPS, dirty_mib=dirty_mib)
+            self.disk.slow(write_iops=WRITE_IOPS, dirty_mib=DIRTY_MIB)
 
     @contextlib.contextmanager
-    def loaded(self, connection, fill, dirty_mib, *options, log=False):
+    def loaded(self, connection, fill, *options, log=False):
         """Fills the buffers, makes the disk slow if it can be, and yields a pgbench that runs."""
         self.fill(connection, fill)
-        self.slow(dirty_mib)
+        self.slow()
         with Load(self.server, *options, log=log) as load:
             try:
                 yield load

@@ -1,15 +1,20 @@
-"""Loads that show what a major has cured: throughput, and the time in the waits that the cure is about, major by major."""
+"""Loads that show what a major has cured: throughput, and the time in the waits that the cure is about, major by major.
+
+A run measures the major that PG_CONFIG names, or as .ci/majors has it; the others keep their results.
+"""
 import contextlib
 import dataclasses
 
-import majors
-import sizes
 import stats
 from cluster import run, say
 from report import percent, spread, table
-from sweep import block
 
-RECORDS = {"cells": ("load", "major")}
+RECORDS = {"": ("load", "major")}
+MAJORS = (15, 16, 17, 18, 19)
+CLIENTS, ROUNDS, SECONDS = 32, 4, 3
+QUICK = (8, 1, 1)
+SETTINGS = {"shared_preload_libraries": "pgscale", "shared_buffers": "1540MB", "max_connections": 100, "max_wal_size": "16GB",
+            "jit": "off", "max_locks_per_transaction": 256}
 
 # of the time of sessions within their statements; kinds as in wait_meanings
 KINDS = """
@@ -71,88 +76,57 @@ LOADS = {
 
 
 def pieces(quick):
-    return sizes.pieces(LOADS, quick)
+    return list(LOADS)
 
 
 def measure(place, quick, names):
-    of = sizes.sizes(quick)
-    rounds = 2 * of.rounds
-    # half of the most that the other parts have: enough to meet at a lock
-    clients = max(1, of.most // 2)
-    for piece in names:
-        name = piece.split(":")[0]
+    clients, rounds, seconds = QUICK if quick else (CLIENTS, ROUNDS, SECONDS)
+    for number, name in enumerate(names):
+        say(name)
         load = LOADS[name]
         script = place.script(f"cure-{load.cured_in}.sql", load.script)
-        with majors.running(place, shared_buffers=of.large, max_connections=of.most + 20, max_locks_per_transaction=256,
-                            synchronous_commit="off") as connections, contextlib.ExitStack() as stack:
-            inside = {major: stack.enter_context(contextlib.closing(majors.servers(place)[major].connect("tour"))) for major in connections}
-            for major in connections:
-                say(f"{name}: {major} gets its tables")
-                _prepare(stack, majors.servers(place)[major], inside[major], load)
-            cells = []
-            for number, major in stats.rounds(rounds, connections):
-                say(f"{name}, round {number + 1}, {major}")
-                cells.append({"load": name, "major": major, "round": number,
-                              **_cell(majors.servers(place)[major], connections[major], inside[major], load, clients, of.seconds, script)})
-            yield piece, {"cells": cells, "versions": majors.versions(connections), "clients": clients,
-                          "conditions": f"{rounds} rounds of {of.seconds} s, {of.large} of shared buffers, max_locks_per_transaction 256"}
+        with place.cluster(f"cure-{number}", **SETTINGS) as server, contextlib.closing(server.connect()) as connection, \
+                contextlib.closing(server.connect()) as holder:
+            server.create_pgscale(connection)
+            run(connection, load.setup)
+            holder.autocommit = False
+            for each, statement in zip((holder, connection), load.held):
+                run(each, statement)
+            run(connection, "CHECKPOINT")
+            options = ("-n", "-c", clients, "-j", 2, "-T", seconds, "-M", "prepared" if load.prepared else "simple", "-f", script)
+            yield name, [{"load": name, "major": str(place.major), "round": each, **_cell(server, connection, load, options)}
+                         for each in range(rounds)]
 
 
-def _prepare(stack, server, inside, load):
-    run(inside, load.setup)
-    if load.held:
-        holder = stack.enter_context(contextlib.closing(server.connect("tour")))
-        holder.autocommit = False
-        for connection, statement in zip((holder, inside), load.held):
-            run(connection, statement)
-    run(inside, "CHECKPOINT")
-
-
-def _cell(server, connection, inside, load, clients, seconds, script):
+def _cell(server, connection, load, options):
     if load.before:
-        run(inside, load.before)
+        run(connection, load.before)
     run(connection, "SELECT pgscale.reset('sampler')")
-    tps = server.load(clients, seconds, "-M", "prepared" if load.prepared else "simple", "-f", script)
+    tps = server.pgbench(*options)
     share = run(connection, KINDS, list(load.kinds))[0][0]
     run(connection, "CHECKPOINT")
     return {"tps": tps, "share": share}
 
 
 def whole(found):
-    first, *_ = found.values()
-    return {**first, "cells": sum((piece["cells"] for piece in found.values()), [])}
+    return sum(found.values(), [])
+
+
+def merged(before, found):
+    """Results of other loads and of other majors stay."""
+    anew = {(cell["load"], cell["major"]) for cell in found}
+    return [cell for cell in before if (cell["load"], cell["major"]) not in anew] + found
 
 
 def show(results):
-    return conditions(results) + "."
-
-
-def conditions(results):
-    return f"{results['clients']} clients, {results['conditions']}"
-
-
-def cures(results):
     rows = []
     for name, load in LOADS.items():
-        of = {major: [cell for cell in results["cells"] if (cell["load"], cell["major"]) == (name, major)]
-              for major in results["versions"]}
+        of = {major: [cell for cell in results if (cell["load"], cell["major"]) == (name, str(major))] for major in MAJORS}
         rows.append([name, f"{load.cured_in}: {load.cure}", "tps",
-                     *(spread([cell["tps"] for cell in cells], "{:,.0f}") for cells in of.values()), gain(of, load.cured_in)])
+                     *(spread([cell["tps"] for cell in cells], "{:,.0f}") if cells else "" for cells in of.values())])
         rows.append(["", "", "time in " + ", ".join(load.kinds),
-                     *(percent(stats.median([cell["share"] for cell in cells])) for cells in of.values()), ""])
-    return table(["load", "cured in", "", *results["versions"], "with the cure, times the major before"], rows)
-
-
-def gain(of, cured_in):
-    """Round by round; nothing if one of the two was not there."""
-    before, after = (of.get(str(major), ()) for major in (cured_in - 1, cured_in))
-    each = [new["tps"] / old["tps"] for new, old in zip(after, before)]
-    return spread(each, "{:.2f}") if each else ""
-
-
-def published(results):
-    yield "conditions", conditions(results)
-    yield "cures", block(cures(results))
+                     *(percent(stats.median([cell["share"] for cell in cells])) if cells else "" for cells in of.values())])
+    return table(["load", "cured in", "", *map(str, MAJORS)], rows)
 
 
 def required(results):

@@ -2,7 +2,6 @@
 import contextlib
 import dataclasses
 
-import wide
 from cluster import run
 from copied import CopiedServer
 from load import Load
@@ -22,6 +21,15 @@ WELL = {
 LOOKUPS = """
 SELECT count(*), sum(abalance) FROM pgbench_accounts
  WHERE aid = ANY (ARRAY(SELECT (1 + random() * 1499999)::int FROM generate_series(1, 200)));
+"""
+# much WAL and few changed pages: updates of wide rows
+WIDE = """
+    CREATE TABLE wide (id int PRIMARY KEY, filler text) WITH (fillfactor = 40);
+    ALTER TABLE wide ALTER filler SET STORAGE plain;
+    INSERT INTO wide SELECT id, repeat('x', 3200) FROM generate_series(1, 2000) AS id
+"""
+WIDE_UPDATE = """\\set id random(1, 2000)
+UPDATE wide SET filler = repeat(md5(random()::text), 100) WHERE id = :id;
 """
 # set in configuration files, or ALTER SYSTEM could not change them
 IN_FILES = dict.fromkeys(("shared_buffers", "max_wal_size", "checkpoint_timeout", "synchronous_commit"))
@@ -74,7 +82,7 @@ CASES = (
          load=(*PREPARED, "-c", 24, "-f", "wide.sql"), scale=1, said="updates of rows of 3 kB, 24 clients",
          disk=Disk({"write_iops": 2000}, mib=6144, data=False, said="WAL on 2000 writes/s"),
          well={"commit_delay": 1000},
-         sql=wide.TABLE, scripts={"wide.sql": wide.UPDATE},
+         sql=WIDE, scripts={"wide.sql": WIDE_UPDATE},
          restart=True),
     Case("bgwriter_lru_maxpages of 0",
          bad={"bgwriter_lru_maxpages": 0},

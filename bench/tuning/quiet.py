@@ -61,17 +61,13 @@ def one(server, options, seconds):
         with Load(server, "-c", CLIENTS, *options) as load:
             began = time.time()
             time.sleep(seconds)
-            found = {"advice": advice.advice(connection), "rules": advice.rules(connection)}
+            advised = advice.advice(connection)
             ended = time.time()
-        return {"tps": load.tps(began, ended), **found}
-
-
-LEFT_OUT = ("rules",)
+        return {"tps": load.tps(began, ended), "advice": advised}
 
 
 def measure(place, quick):
     seconds = QUICK_SECONDS if quick else SECONDS
-    say(f"about {len(SIZES) * (1.0 + len(LOADS) * (seconds + 8) / 60):.0f} minutes")
     results = []
     files = scripts(place)
     for size, wanted in SIZES.items():

@@ -5,11 +5,8 @@ import re
 from cluster import run, value
 
 PAGE = 8192
-# columns of pgscale.writeback_stats, and counts of the disk, that no table has
-NOT_SHOWN = ("state_change", "cluster_dirty_bytes", "cap_bytes", "server_bytes_per_s", "disk_bytes_per_s", "window_bytes",
-             "written_bytes", "found_bytes", "unseen_bytes", "taken_bytes", "request_ms", "rounds", "errors", "stats_reset",
-             "dirty_bytes", "writeback_bytes", "background_threshold_bytes", "threshold_bytes", "io_pressure_fraction", "reads",
-             "bytes_read", "writes_merged")
+# of the disk's counts, those that no table has
+NOT_SHOWN = ("reads", "bytes_read", "writes", "writes_merged")
 
 
 def pages_written(bed, connection):
@@ -47,7 +44,8 @@ def reset(connection):
 
 
 def writeback_stats(connection):
-    """The row of pgscale.writeback_stats; None if the library is not loaded."""
+    """The worker's state and CPU time; None if the library is not loaded."""
     if not _is_loaded(connection):
         return None
-    return run(connection, "SELECT row_to_json(w) FROM pgscale.writeback_stats w")[0][0]
+    state, cpu_ms = run(connection, "SELECT state, cpu_ms FROM pgscale.writeback_stats")[0]
+    return {"state": state, "cpu_ms": cpu_ms}

@@ -1,14 +1,14 @@
-"""A steady load on a slow disk of which the kernel may keep gigabytes dirty: who freezes for how long?
+"""A steady load on a slow disk of which the kernel may keep gigabytes dirty: for how long do commits freeze?
 
 Each round runs the variants in an order of its own, each on a fresh server. The disk is slowed down after a checkpoint;
 the load settles for as long as it is to the next one, in which pgscale only watches for 30 s, and what follows is
 measured: two whole checkpoints, and the kernel's own flusher.
 """
+import re
 import time
 
 import numpy
 
-import checkpoints
 import counters
 import stats
 from bed import CAP_MIB, FLUSH_AFTER, OFF, PGSCALE, VARIANTS, slow_bed
@@ -29,6 +29,9 @@ SETTINGS = {"shared_buffers": "128MB", "checkpoint_timeout": f"{CHECKPOINT_TIMEO
 FULL = (3, 5, CHECKPOINT_TIMEOUT, 90)
 QUICK = (1, 3, 30, 20)
 SHOWN = ("p50", "p99", "p99.9", "max")
+CHECKPOINT = re.compile(r"^([\d.]+) LOG: +checkpoint complete: .* sync=([\d.]+) s, total=", re.M)
+LEFT_OUT = (*counters.NOT_SHOWN, "p95")
+RECORDS = {"runs": ("variant",)}
 
 
 def stall(ended, began, seconds):
@@ -36,24 +39,19 @@ def stall(ended, began, seconds):
     return float(numpy.diff(numpy.sort(numpy.concatenate(([began], ended, [began + seconds])))).max())
 
 
-def low_seconds(each_second):
-    """The longest run of seconds with less than a tenth of the median's transactions."""
-    longest = now = 0
-    for transactions in each_second:
-        now = now + 1 if transactions < 0.1 * stats.median(each_second) else 0
-        longest = max(longest, now)
-    return longest
+def longest_sync(log, offset, began, seconds):
+    """Seconds, of the checkpoints that ended meanwhile, by the part of the server's log that begins at the offset."""
+    return max((float(sync) for ended, sync in CHECKPOINT.findall(log.read_bytes()[offset:].decode())
+                if began <= float(ended) < began + seconds), default=0.0)
 
 
-def one(bed, variant, times):
+def one(bed, variant, fill, settle, seconds):
     """Measures one variant."""
-    fill, settle, seconds = times
-    log = bed.server.log
-    offset = log.stat().st_size
+    offset = bed.server.log.stat().st_size
     with bed.running(**VARIANTS[variant]) as connection:
         bed.fill(connection, fill, *LOAD)
         bed.disk.slow(write_bps=WRITE_BPS)
-        with Watch(bed.disk, bed.server.data) as watch, Load(bed.server, *LOAD, log=True) as load:
+        with Watch(bed.server.data) as watch, Load(bed.server, *LOAD, log=True) as load:
             time.sleep(settle)
             before, disk = counters.written_in_background(bed), bed.disk.counters()
             counters.reset(connection)
@@ -65,32 +63,22 @@ def one(bed, variant, times):
                 "pgscale": counters.writeback_stats(connection),
             }
             bed.lift()
-        found["checkpoints"] = checkpoints.completed(log, offset, began)
     ended, ms = load.transactions()
     inside = (began <= ended) & (ended < began + seconds)
-    ended, ms = ended[inside], ms[inside]
-    each_second = numpy.histogram(ended - began, numpy.arange(seconds + 1))[0].tolist()
-    samples = [[round(at - began, 3), *rest] for at, *rest in watch.samples if began <= at < began + seconds]
+    samples = [rest for at, *rest in watch.samples if began <= at < began + seconds]
     found = {
         "variant": variant,
-        "tps": len(ended) / seconds,
-        "ms": latencies(ms),
-        "stall": stall(ended, began, seconds),
-        "low seconds": low_seconds(each_second),
-        "each second": each_second,
-        "dirty": samples,
-        "peak dirty": max(dirty for _, dirty, *_ in samples),
-        "peak owed": max(dirty + writeback for _, dirty, writeback, *_ in samples),
+        "tps": int(inside.sum()) / seconds,
+        "ms": latencies(ms[inside]),
+        "stall": stall(ended[inside], began, seconds),
+        "sync": longest_sync(bed.server.log, offset, began, seconds),
+        "peak dirty": max(dirty for dirty, _ in samples),
+        "peak owed": max(dirty + writeback for dirty, writeback in samples),
         "seconds": seconds,
         **found,
     }
-    say(f"  {variant}: {found['tps']:.0f} TPS, stall {found['stall']:.2f} s, p99.9 {found['ms']['p99.9']:.0f} ms, "
-        f"peak {found['peak dirty'] / 2**20:.0f} MiB, sync {longest_sync(found):.2f} s")
+    say(f"  {variant}: {found['tps']:.0f} TPS, stall {found['stall']:.2f} s, p99.9 {found['ms']['p99.9']:.0f} ms")
     return found
-
-
-LEFT_OUT = counters.NOT_SHOWN
-RECORDS = {"runs": ("variant",)}
 
 
 def turns(quick):
@@ -103,11 +91,10 @@ def pieces(quick):
 
 
 def measure(place, quick, names):
-    times = (QUICK if quick else FULL)[1:]
     with slow_bed(place, "freeze", DISK_MIB, SCALE, True, **SETTINGS) as bed:
         for name in names:
             number, variant = turns(quick)[name]
-            yield name, {"bytes": bed.bytes, "round": number, **one(bed, variant, times)}
+            yield name, {"bytes": bed.bytes, "round": number, **one(bed, variant, *(QUICK if quick else FULL)[1:])}
 
 
 def whole(found):
@@ -115,91 +102,35 @@ def whole(found):
     return {"bytes": next(iter(found.values()))["bytes"], "runs": runs}
 
 
-def summarise(results):
-    """What happened when, of each variant's typical run alone; of dirty data only how much there was."""
-    shown = {variant: typical(select(results["runs"], variant))["round"] for variant in VARIANTS}
-    runs = []
-    for run in results["runs"]:
-        if run["round"] == shown[run["variant"]]:
-            series = {"dirty": [sample[:2] for sample in run["dirty"]]}
-        else:
-            series = {"dirty": None, "each second": None}
-        runs.append({**run, **series})
-    return {**results, "runs": runs}
-
-
 def select(runs, variant):
     return [r for r in runs if r["variant"] == variant]
 
 
-def typical(runs):
-    """The run whose longest stall is the median one."""
-    middle = stats.median([r["stall"] for r in runs])
-    return min(runs, key=lambda r: abs(r["stall"] - middle))
-
-
-def during(run):
-    """The checkpoints that ended while it was measured, on the slow disk."""
-    return [checkpoint for checkpoint in run["checkpoints"] if checkpoint["ended"] < run["seconds"]]
-
-
-def longest_sync(run):
-    return max((checkpoint["sync"] for checkpoint in during(run)), default=0.0)
-
-
 def show(results):
-    runs = results["runs"]
+    runs, rows = results["runs"], []
     described = f"{results['bytes'] / 2**20:.0f} MiB of tables and indexes, {SETTINGS['shared_buffers']} of buffers, " \
-        f"{CLIENTS} clients, {RATE:,} transactions/s, {WRITE_BPS / 1e6:.0f} MB/s; median (least .. greatest) of " \
-        f"rounds: {len(select(runs, OFF))}"
-    return "\n\n".join([described, _show_sessions(runs), _show_disk(runs), _show_pgscale(select(runs, PGSCALE))])
-
-
-def _show_sessions(runs):
-    rows = []
+        f"{CLIENTS} clients, {RATE:,} transactions/s, {WRITE_BPS / 1e6:.0f} MB/s; " \
+        f"median (least .. greatest) of rounds: {len(select(runs, OFF))}"
     for variant in VARIANTS:
         mine = select(runs, variant)
-        rows.append([variant,
-                     spread([r["tps"] for r in mine], "{:,.0f}"),
-                     spread([r["stall"] for r in mine], "{:.2f}"),
-                     spread([r["low seconds"] for r in mine], "{:.0f}"),
-                     *(spread([r["ms"][rank] for r in mine], "{:,.0f}") for rank in SHOWN)])
-    return table(["", "TPS", "longest stall, s", "seconds below 10 % in a row", *(f"{rank}, ms" for rank in SHOWN)],
-                 rows)
-
-
-def _show_disk(runs):
-    rows = []
-    for variant in VARIANTS:
-        mine = select(runs, variant)
-        rows.append([variant,
-                     spread([longest_sync(r) for r in mine], "{:.2f}"),
-                     spread([r["peak dirty"] / 2**20 for r in mine], "{:.0f}"),
-                     spread([r["peak owed"] / 2**20 for r in mine], "{:.0f}"),
+        states = dict.fromkeys(r["pgscale"]["state"] for r in mine if r["pgscale"])
+        rows.append([variant, spread([r["tps"] for r in mine], "{:,.0f}"), spread([r["stall"] for r in mine], "{:.2f}"),
+                     *(spread([r["ms"][rank] for r in mine], "{:,.0f}") for rank in SHOWN),
+                     spread([r["sync"] for r in mine], "{:.2f}"),
+                     *(spread([r[peak] / 2**20 for r in mine], "{:.0f}") for peak in ("peak dirty", "peak owed")),
                      spread([r["disk"]["bytes_written"] / 1e6 / r["seconds"] for r in mine], "{:.1f}"),
-                     spread([r["disk"]["writes"] / r["seconds"] for r in mine], "{:,.0f}"),
-                     percent(stats.median([r["rewritten"] for r in mine]))])
-    return table(["", "longest sync phase, s", "peak of dirty data, MiB", "and under writeback, MiB",
-                  "to the disk, MB/s", "writes/s", "written while still dirty"], rows)
-
-
-def _show_pgscale(runs):
-    """What the worker says of itself, a row a run."""
-    rows = [[r["round"] + 1, *(r["pgscale"][name] for name in ("state", "reason")),
-             *(f"{r['pgscale'][name]:,}" for name in ("requests", "requested_bytes", "skipped_bytes", "backed_off")),
-             f"{r['pgscale']['redirty_fraction']:.2f}", f"{r['pgscale']['peak_dirty_bytes'] / 2**20:.0f}",
-             f"{r['pgscale']['cpu_ms']:,.0f}"] for r in runs]
-    return table(["round", "state at the end", "reason", "requests", "bytes requested", "skipped",
-                  "rounds backed off", "redirty", "peak that it saw, MiB", "CPU, ms"], rows)
+                     percent(stats.median([r["rewritten"] for r in mine])), ", ".join(states),
+                     spread([r["pgscale"]["cpu_ms"] / 10 / r["seconds"] for r in mine], "{:.1f}", " %") if states else ""])
+    return described + "\n\n" + table(
+        ["", "TPS", "longest stall, s", *(f"{rank}, ms" for rank in SHOWN), "longest sync phase, s", "peak of dirty data, MiB",
+         "and under writeback, MiB", "to the disk, MB/s", "written while still dirty", "states at the end",
+         "CPU of the worker"], rows)
 
 
 def published(results):
     for variant in VARIANTS:
-        mine = select(results["runs"], variant)
-        stalls, slow = [r["stall"] for r in mine], [r["ms"]["p99.9"] for r in mine]
+        stalls = [r["stall"] for r in select(results["runs"], variant)]
         yield f"stall, {variant}", spread(stalls, "{:.1f}" if stats.median(stalls) >= 1 else "{:.2f}", " s")
-        yield f"p99.9, {variant}", spread([ms / 1000 for ms in slow], "{:.1f}", " s") if stats.median(slow) >= 1000 else \
-            spread(slow, "{:.0f}", " ms")
 
 
 def required(results):

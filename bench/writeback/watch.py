@@ -1,4 +1,4 @@
-"""What the kernel still owes the disk, several times a second: of the relations' files, and of the whole disk."""
+"""What the kernel still owes the disk of the relations' files, several times a second."""
 import ctypes
 import os
 import pathlib
@@ -55,10 +55,9 @@ def owed(data):
 
 
 class Watch:
-    """with Watch(disk, data) as watch: ...; watch.samples has (time, dirty, writeback, both of the whole disk)."""
+    """with Watch(data) as watch: ...; watch.samples has (time, bytes dirty, bytes that are being written)."""
 
-    def __init__(self, disk, data):
-        self.disk = disk
+    def __init__(self, data):
         self.data = pathlib.Path(data)
         self.samples = []
         self._end = threading.Event()
@@ -74,5 +73,4 @@ class Watch:
 
     def _watch(self):
         while not self._end.wait(EVERY):
-            kernel = self.disk.owed()
-            self.samples.append((time.time(), *owed(self.data), kernel["dirty"], kernel["writeback"]))
+            self.samples.append((time.time(), *owed(self.data)))

@@ -35,20 +35,18 @@ def _read(bed, connection):
 
 
 def turn(bed, connection, load, settle, seconds):
-    began = time.time()
     time.sleep(settle)
-    with Watch(bed.disk, bed.server.data) as watch:
+    with Watch(bed.server.data) as watch:
         before = _read(bed, connection)
         time.sleep(seconds)
         after = _read(bed, connection)
     written = (after["pages"] - before["pages"]) * counters.PAGE
     pgscale = counters.writeback_stats(connection)
     return {"tps": load.tps(before["at"], after["at"]),
-            "tps settling": load.tps(began, before["at"]),
             "rewritten": counters.rewritten(written, after["dirtied"] - before["dirtied"]),
             "written": written / seconds,
             "disk": {name: (n - before["disk"][name]) / seconds for name, n in after["disk"].items()},
-            "dirty": stats.median([dirty for _, dirty, *_ in watch.samples]),
+            "dirty": stats.median([dirty for _, dirty, _ in watch.samples]),
             "pgscale": pgscale}
 
 
@@ -75,9 +73,9 @@ def measure(place, quick):
         return {"bytes": bed.bytes, "turns": results}
 
 
-def ratios(turns, figure="tps"):
+def ratios(turns):
     """Of the turns with pgscale on to those with it off, in each pair."""
-    found = {(r["pair"], r["name"]): r[figure] for r in turns}
+    found = {(r["pair"], r["name"]): r["tps"] for r in turns}
     return [found[pair, PGSCALE] / found[pair, OFF] for pair, name in found if name == PGSCALE]
 
 
@@ -89,23 +87,13 @@ def show(results):
     for name in TURNS:
         mine = [r for r in turns if r["name"] == name]
         rows.append([name, spread([r["tps"] for r in mine], "{:,.0f}"),
-                     spread([r["tps settling"] for r in mine], "{:,.0f}"),
                      percent(stats.median([r["rewritten"] for r in mine])),
                      spread([r["written"] / 1e6 for r in mine], "{:.1f}"),
                      spread([r["disk"]["bytes_written"] / 1e6 for r in mine], "{:.1f}"),
                      spread([r["dirty"] / 2**20 for r in mine], "{:.0f}"),
                      "; ".join(dict.fromkeys(r["pgscale"]["state"] for r in mine if r["pgscale"]))])
-    low, high = stats.interval(ratios(turns, "tps settling"))
-    settling = f"TPS with pgscale on / off in the first seconds after it was switched: " \
-        f"{stats.median(ratios(turns, 'tps settling')):.3f} ({low:.3f} .. {high:.3f})"
-    return "\n\n".join([described, table(
-        ["", "TPS", "while it settled", "written while still dirty", "written to the kernel, MB/s", "to the disk, MB/s",
-         "dirty, MiB", "state"], rows), settling])
-
-
-def published(results):
-    for name in TURNS:
-        yield f"TPS, {name}", spread([r["tps"] for r in results["turns"] if r["name"] == name], "{:,.0f}")
+    return described + "\n\n" + table(["", "TPS", "written while still dirty", "written to the kernel, MB/s", "to the disk, MB/s",
+                                      "dirty, MiB", "state"], rows)
 
 
 def required(results):

@@ -1,8 +1,7 @@
 """Six servers that are bad in one way each: is the culprit named first, and what is it worth to do as advised?
 
-The first round goes by the book: a minute of evidence under the load, pgscale.advice, pgscale.apply() while the load
-runs, a restart if it takes one, another minute, pgscale.verify(), pgscale.revert(); and then pgtune's answer. The other
-rounds, in orders of their own, only have pgbench measure the three configurations, each on fresh data.
+A minute of evidence under the load, pgscale.advice, pgscale.apply() while the load runs, a restart if it takes one, another
+minute, pgscale.verify(), pgscale.revert(); and then the same load with pgtune's answer.
 """
 import contextlib
 import time
@@ -11,17 +10,14 @@ import psycopg2
 
 import advice
 import pgtune
-import stats
 from bed import CASES, CONNECTIONS, bed_of
 from cluster import run, say, value
 from load import latencies
-from report import between, signed, spread, table
+from report import signed, table
 
 BAD, APPLIED, PGTUNE = LEGS = ("bad", "applied", "pgtune")
-# rounds; seconds of evidence, which are as many as verify takes for a verdict
-FULL = (1, 66)
-# enough for most rules to speak
-QUICK = (1, 36)
+# of evidence, which are as many as verify takes for a verdict; and enough for most rules to speak
+SECONDS, QUICK_SECONDS = 66, 36
 # what verify may claim beside what pgbench has measured of the same minutes: points of per cent
 TOLERANCE = 0.10
 GAINS = 1.1
@@ -38,7 +34,7 @@ def figures(load, began, ended):
     """What pgbench says of the time between."""
     at, ms = load.transactions()
     ms = ms[(began <= at) & (at < ended)]
-    return {"tps": len(ms) / (ended - began), "mean": float(ms.mean()), **latencies(ms)}
+    return {"tps": len(ms) / (ended - began), "mean": float(ms.mean()), "p99": latencies(ms)["p99"]}
 
 
 def leg(bed, settings, seconds):
@@ -71,7 +67,7 @@ def by_the_book(bed, seconds):
         with bed.load() as load:
             window = watch(bed, load, seconds)
             advised = advice.advice(bed.connection)
-            said = {"advice": advised, "rules": advice.rules(bed.connection)}
+            said = {"advice": advised}
             conf = bed.auto_conf()
             changes, said["error"] = change(bed, advised)
         before = figures(load, *window)
@@ -96,35 +92,16 @@ def pgtunes(connection):
             if name in known and (known[name] is None or setting in known[name])}
 
 
-def one(place, number, case, rounds, seconds):
-    found = {"case": case.name, "legs": []}
-
-    def keep(at, name, measured):
-        say(f"  {name}: {measured['tps']:.0f} TPS, mean {measured['mean']:.2f} ms, p99 {measured['p99']:.1f} ms")
-        found["legs"].append({"round": at, "leg": name, **measured})
-
+def one(place, number, case, seconds):
+    say(f" {case.name}")
     with bed_of(place, number, case) as bed:
-        say(f" {case.name}")
-        before, after, said = by_the_book(bed, seconds + (case.longer if seconds == FULL[1] else 0))
-        found.update(said)
-        keep(0, BAD, before)
-        keep(0, APPLIED, after)
-        say("  advised: " + (", ".join(f"{row['setting'] or row['object']} {row['recommended']} ({row['gain']:.2f})"
-                                       for row in said["advice"]) or "nothing"))
-        for setting, rows in said["verify"].items():
-            for row in rows:
-                say(f"  {setting}: {claimed(row)}{' (decides)' if row['decides'] else ''}")
+        before, after, said = by_the_book(bed, seconds + (case.longer if seconds == SECONDS else 0))
         with bed.server, contextlib.closing(bed.server.connect()) as connection:
-            found["pgtune"] = pgtunes(connection)
-        settings = {BAD: case.bad, APPLIED: {**case.bad, **said["changed"]}, PGTUNE: {**case.bad, **found["pgtune"]}}
-        keep(0, PGTUNE, leg(bed, settings[PGTUNE], case.short))
-        for at, name in stats.rounds(rounds, LEGS):
-            if at > 0:
-                keep(at, name, leg(bed, settings[name], case.short))
-    return found
-
-
-LEFT_OUT = ("rules",)
+            settings = pgtunes(connection)
+        legs = {BAD: before, APPLIED: after, PGTUNE: leg(bed, {**case.bad, **settings}, case.short)}
+    for name, measured in legs.items():
+        say(f"  {name}: {measured['tps']:.0f} TPS, mean {measured['mean']:.2f} ms, p99 {measured['p99']:.1f} ms")
+    return {"case": case.name, "legs": legs, **said}
 
 
 def pieces(quick):
@@ -132,10 +109,9 @@ def pieces(quick):
 
 
 def measure(place, quick, names):
-    rounds, seconds = QUICK if quick else FULL
     for number, case in enumerate(CASES):
         if case.name in names:
-            yield case.name, one(place, number, case, rounds, seconds)
+            yield case.name, one(place, number, case, QUICK_SECONDS if quick else SECONDS)
 
 
 def whole(found):
@@ -175,45 +151,35 @@ def claimed(row):
     return f"{row['metric']} {signed(row['difference'], 0)}{interval}, {row['verdict']}"
 
 
-def gains(found, name):
-    """How many times better than bad in each round: transactions a second, or a latency."""
+def gains(found):
+    """How many times better than bad it is with the advice applied: transactions a second, or a latency."""
     metric = case_of(found).metric
-    legs = {(each["round"], each["leg"]): each[metric] for each in found["legs"]}
-    ratios = [legs[at, name] / legs[at, BAD] for at, each in legs if each == name and (at, BAD) in legs]
-    return ratios if metric == "tps" else [1 / ratio for ratio in ratios]
+    ratio = found["legs"][APPLIED][metric] / found["legs"][BAD][metric]
+    return ratio if metric == "tps" else 1 / ratio
 
 
 def measured_change(found):
-    """Of the mean latency, in the round that went by the book."""
-    legs = {each["leg"]: each for each in found["legs"] if each["round"] == 0}
-    return legs[APPLIED]["mean"] / legs[BAD]["mean"] - 1
+    """Of the mean latency."""
+    return found["legs"][APPLIED]["mean"] / found["legs"][BAD]["mean"] - 1
 
 
-def values(found, name, metric, form):
-    return spread([each[metric] for each in found["legs"] if each["leg"] == name], form)
+def measured(found, name):
+    metric = case_of(found).metric
+    return f"{found['legs'][name][metric]:,.0f}" + ("" if metric == "tps" else " ms")
 
 
 def show(results):
-    said, gained, told = [], [], []
+    rows = []
     for found in results:
         case = case_of(found)
-        rank = first(found)
-        said.append([case.name, case.said + (f"; {case.disk.said}" if case.disk else ""),
-                     {None: "**not named**", 1: "yes"}.get(rank, f"**no, {rank}.**"),
-                     ", ".join(f"`{row['setting'] or row['object']}` {row['recommended']}"
-                               for row in found["advice"] if row["setting"] not in case.culprits) or "nothing",
-                     ", ".join(f"`{setting}` {applied}" for setting, applied in found["changed"].items())])
-        gained.append([case.name, "TPS" if case.metric == "tps" else f"{case.metric}, ms"] +
-                      [values(found, name, case.metric, "{:,.0f}") for name in LEGS] +
-                      [spread(gains(found, name), "{:.2f}") for name in (APPLIED, PGTUNE)])
-        others = [row for row in next(iter(found["verify"].values())) if row is not decisive(found)]
-        told.append([case.name, signed(measured_change(found), 0), claimed(decisive(found)),
-                     "; ".join(claimed(row) for row in others), "as before" if found["reverted"] else "**differs**"])
-    return "\n\n".join([
-        table(["what is wrong", "load and disk", "named first", "advised besides", "applied"], said),
-        table(["what is wrong", "measured by pgbench", *LEGS, "applied is better by", "pgtune's"], gained),
-        table(["what is wrong", "mean latency, by pgbench", "claimed by `verify`: what decides", "and besides",
-               "`postgresql.auto.conf` once reverted"], told)])
+        besides = ", ".join(f"`{row['setting'] or row['object']}`" for row in found["advice"] if row["setting"] not in case.culprits)
+        rows.append([case.name, case.said + (f"; {case.disk.said}" if case.disk else ""),
+                     ", ".join(f"`{setting}` {applied}" for setting, applied in found["changed"].items()) +
+                     (f"; besides {besides}" if besides else ""),
+                     "TPS" if case.metric == "tps" else case.metric, *(measured(found, name) for name in LEGS),
+                     signed(measured_change(found), 0), claimed(decisive(found))])
+    return table(["what is wrong", "load and disk", "advised and applied", "", "before", "applied", "pgtune's settings",
+                  "mean latency, by pgbench", "claimed by `verify`"], rows)
 
 
 def verdict(found):
@@ -223,7 +189,7 @@ def verdict(found):
 
 def contradicts(found):
     """Does verify say the opposite of what pgbench has measured of the same minutes?"""
-    return verdict(found) == ("worse" if gains(found, APPLIED)[0] > 1 else "better")
+    return verdict(found) == ("worse" if gains(found) > 1 else "better")
 
 
 def within(found):
@@ -234,18 +200,14 @@ def within(found):
 
 def published(results):
     for found in results:
-        case = case_of(found)
         for name in LEGS:
-            yield f"{name}, {case.name}", values(found, name, case.metric, "{:,.0f}")
-        claim = of_time(found) or decisive(found)
-        yield f"verify, {case.name}", between(*(100 * claim[end] for end in ("difference", "difference_low", "difference_high")), "{:.0f}", " %")
-    yield "reverted", f"{sum(found['reverted'] for found in results)} of {len(results)}"
+            yield f"{name}, {found['case']}", measured(found, name)
 
 
 def required(results):
     named = sum(first(found) == 1 for found in results)
     reverted = sum(found["reverted"] for found in results)
-    won = [found for found in results if gains(found, APPLIED)[0] >= GAINS]
+    won = [found for found in results if gains(found) >= GAINS]
     better = sum(verdict(found) == "better" for found in won)
     wrong = sum(contradicts(found) for found in results)
     inside = [within(found) for found in results if of_time(found)]
