@@ -1,21 +1,22 @@
--- What the archive's tables, views and functions make of rows; who writes them and when takes a server of its own: see t/054_archive.pl.
+-- What the archive's tables, views and functions make of rows; who writes them and when takes a server of its own: see t/archive_truth.pl.
 CREATE EXTENSION pgscale;
 \pset format unaligned \pset footer off
 SELECT enabled, state FROM pgscale.health WHERE feature = 'archive';
 SELECT name, setting, unit, context, min_val, max_val FROM pg_settings WHERE name LIKE 'pgscale.archive%' ORDER BY 1;
 \pset null '-'
-\set SHOW_CONTEXT never
+\set VERBOSITY terse
+\set ECHO none
 SET TimeZone = 'Asia/Kathmandu';
 
--- nothing was archived
+\echo '-- nothing was archived'
 SELECT (SELECT count(*) FROM pgscale.archive_waits), (SELECT count(*) FROM pgscale.archive_minutes),
        (SELECT count(*) FROM pgscale.archive_queries), (SELECT count(*) FROM pgscale.archive_changes);
 
--- the columns that others rely on
+\echo '-- the columns that others rely on'
 SELECT string_agg(concat_ws(' ', attname, atttypid::regtype), ', ' ORDER BY attnum)
   FROM pg_attribute WHERE attrelid = 'pgscale.archive_waits'::regclass AND attnum > 0;
 
--- partitions: each is a day in UTC, belongs to the extension, and grants nothing to other roles
+\echo '-- partitions: each is a day in UTC, belongs to the extension, and grants nothing to other roles'
 ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO PUBLIC;
 SELECT pgscale_internal.archive_partition('archive_minute', '2020-03-01'), pgscale_internal.archive_partition('archive_query', '2020-02-29');
 SELECT pgscale_internal.archive_partition('archive_minute', '2020-03-01');
@@ -32,7 +33,7 @@ SET TimeZone = 'UTC';
 SELECT of, relname, bound, relacl IS NULL OR relacl::text !~ '[{,]=' AS private, members,
        obj_description(format('pgscale_internal.%I', relname)::regclass) FROM partitions ORDER BY 1, 2;
 
--- which must have nothing on them that runs as a superuser
+\echo '-- which must have nothing on them that runs as a superuser'
 CREATE ROLE regress_archive;
 CREATE RULE planted AS ON INSERT TO pgscale_internal.archive_query DO ALSO NOTHING;
 SELECT pgscale_internal.archive_partition('archive_query', '2020-02-29');
@@ -49,7 +50,7 @@ SELECT pgscale_internal.archive_partition('archive_query', '2020-02-29');
 DROP FUNCTION planted CASCADE;
 SELECT pgscale_internal.archive_partition('archive_query', '2020-02-29');
 
--- a minute, whose counters are base + 1, base + 2, ..., and whose waits are given; half as many sessions as are active idle in a transaction
+\echo '-- a minute, whose counters are base + 1, base + 2, ..., and whose waits are given; half as many sessions as are active idle in a transaction'
 CREATE FUNCTION minute(at text, period_s float8, active float8, base float8, waits text, node text DEFAULT 'a', cluster int DEFAULT 0, database int DEFAULT 0,
     observed_s float8 DEFAULT NULL)
 RETURNS void LANGUAGE sql AS $$
@@ -69,26 +70,26 @@ RETURNS void LANGUAGE sql AS $$
      WHERE d.datname = current_database()
 $$;
 
--- each counter is what its name says
+\echo '-- each counter is what its name says'
 SELECT minute('2020-03-01 10:00+00', 60, 0.5, 0, '[]', observed_s => 0.053);
--- the sweeper's pages are among those that the server counts for backends
+\echo '-- the sweeper''s pages are among those that the server counts for backends'
 UPDATE pgscale_internal.archive_minute SET backend_buffers = backend_buffers + sweeper_written;
 SELECT string_agg(concat_ws(' ', key, value), ', ' ORDER BY value::numeric) FROM pgscale.archive_minutes m, jsonb_each_text(to_jsonb(m)) c(key, value)
  WHERE key NOT IN ('at', 'node', 'origin');
--- which may have counted them in the next minute only; what is not known of either is not known
+\echo '-- which may have counted them in the next minute only; what is not known of either is not known'
 UPDATE pgscale_internal.archive_minute SET backend_buffers = 46;
 SELECT backend_buffers FROM pgscale.archive_minutes;
 UPDATE pgscale_internal.archive_minute SET sweeper_written = NULL;
 SELECT backend_buffers FROM pgscale.archive_minutes;
 DELETE FROM pgscale_internal.archive_minute;
 
--- counters are those of the server, read at the same moment
+\echo '-- counters are those of the server, read at the same moment'
 CREATE TABLE worked AS SELECT i FROM generate_series(1, 2000) i;
 BEGIN; INSERT INTO worked VALUES (1); ROLLBACK;
 BEGIN; UPDATE worked SET i = -i WHERE i < 30; DELETE FROM worked WHERE i > 1950; COMMIT;
 BEGIN; SET LOCAL work_mem = '64kB'; SELECT count(*) FROM (SELECT i FROM generate_series(1, 20000) i ORDER BY -i OFFSET 0) s; COMMIT;
 CHECKPOINT;
--- which the checkpointer counts when it is over, and the background writer what was allocated
+\echo '-- which the checkpointer counts when it is over, and the background writer what was allocated'
 DO $$ BEGIN
     FOR i IN 1 .. 600 LOOP
         PERFORM pg_stat_clear_snapshot();
@@ -135,7 +136,7 @@ SELECT string_agg(w.name, ' ' ORDER BY w.name) FILTER (WHERE c.value::numeric IS
   FULL JOIN pgscale_internal.archive_counters() c ON c.name = w.name;
 ROLLBACK;
 
--- pages, which 18 reads and adds several at a time; before 16 none of it is counted
+\echo '-- pages, which 18 reads and adds several at a time; before 16 none of it is counted'
 SET max_parallel_workers_per_gather = 0;
 CREATE VIEW pages AS SELECT coalesce(max(value) FILTER (WHERE name = 'io_reads'), 0) AS reads, coalesce(max(value) FILTER (WHERE name = 'io_extends'), 0) AS extends,
        max(value) FILTER (WHERE name = 'blocks_read') AS blocks FROM pgscale_internal.archive_counters();
@@ -151,7 +152,7 @@ DROP VIEW pages;
 DROP TABLE filled;
 RESET max_parallel_workers_per_gather;
 
--- and each has a mark of when it was reset
+\echo '-- and each has a mark of when it was reset'
 CREATE TABLE marked AS SELECT 0 AS n, 'before' AS what, name, marker FROM pgscale_internal.archive_counters();
 \if :new
 SELECT pg_stat_reset_shared('checkpointer') \g /dev/null
@@ -174,7 +175,7 @@ SELECT a.what, string_agg(a.name, ' ' ORDER BY a.name) AS changed
   FROM marked a JOIN marked b ON b.n = a.n - 1 AND b.name = a.name WHERE a.marker IS DISTINCT FROM b.marker GROUP BY a.n, a.what ORDER BY a.n;
 SELECT string_agg(name, ' ' ORDER BY name) AS of_the_moment FROM marked WHERE n = 0 AND marker IS NULL;
 
--- a day of minutes of unequal length, with gaps, in which waits rise, fall, come and go
+\echo '-- a day of minutes of unequal length, with gaps, in which waits rise, fall, come and go'
 SELECT minute('2020-03-01 10:00:00+00', 60, 4, 1000, '[{"d":"shop","u":"ann","a":"web","q":1,"t":"IO","e":"DataFileRead","ms":12000},
     {"d":"shop","u":"ann","a":"web","q":1,"t":"CPU","e":"CPU","ms":6000}, {"d":"bank","u":"bob","q":2,"t":"Lock","e":"tuple","r":"7 batch","ms":3000},
     {"t":"other","e":"other","ms":900}, {"kind":"checkpointer","t":"IO","e":"DataFileSync","ms":600}, {"kind":"parallel worker","d":"shop","u":"ann","q":1,"t":"CPU","e":"CPU","ms":3000}]'),
@@ -195,7 +196,7 @@ SELECT minute('2020-03-01 10:00:00+00', 60, 4, 1000, '[{"d":"shop","u":"ann","a"
 UPDATE pgscale_internal.archive_minute SET commits = NULL, standby_lag_s = NULL WHERE at = '2020-03-01 10:00+00';
 SELECT to_char(at, 'HH24:MI:SS') AS at, period_s, node, origin FROM pgscale.archive_minutes WHERE at >= '2020-03-01 11:02+00' ORDER BY 1;
 
--- what readers make of it: weights are time, and time that is not known counts for nothing
+\echo '-- what readers make of it: weights are time, and time that is not known counts for nothing'
 CREATE FUNCTION short(double precision) RETURNS numeric LANGUAGE sql AS 'SELECT trim_scale(round($1::numeric, 4))';
 SELECT to_char(at, 'HH24:MI:SS') AS at, short(period_s) AS period_s, short(known_s) AS known_s, source FROM pgscale.past_coverage('2020-03-01 10:05+00', '2020-03-01 11:01+00');
 SELECT by, rank, item, event_type, event, short(active_sessions) AS sessions, short(fraction) AS fraction, short(wait_ms) AS ms, queryid
@@ -216,11 +217,11 @@ SELECT item, short(active_sessions_1) AS one, short(active_sessions_2) AS two, s
   FROM pgscale.compare_waits('2020-03-01 11:05+00', '2020-03-01 11:06+00', '2020-03-01 10:20+00', '2020-03-01 10:22+00', 'event', 10);
 SELECT item, short(active_sessions_1) AS one, short(active_sessions_2) AS two, short(difference) AS difference, short(fraction_1) AS fraction_1, short(fraction_2) AS fraction_2
   FROM pgscale.compare_waits('2020-03-01 10:20+00', '2020-03-01 10:22+00', '2020-03-01 09:20+00', '2020-03-01 09:22+00', 'class', 1);
--- an hour, unless it is said; and nothing of what was before all that is known
+\echo '-- an hour, unless it is said; and nothing of what was before all that is known'
 SELECT to_char(min(at), 'HH24:MI:SS') AS since, short(sum(known_s)) AS known_s FROM pgscale.past_coverage(NULL, '2020-03-01 11:00:30+00');
 SELECT count(*) AS buckets, min(at) AS since FROM pgscale.activity('1969-12-31 23:00+00', '2020-03-01 12:00+00', '1 h');
 
--- A row that was observed in part: its waits are of that part. Names that are also words of ours, and sessions that were not active.
+\echo '-- A row that was observed in part: its waits are of that part. Names that are also words of ours, and sessions that were not active.'
 SELECT pgscale_internal.archive_partition('archive_minute', '2020-04-01');
 SELECT minute('2020-04-01 10:00:00+00', 60, 1, 0, '[{"d":"shop","u":"other","a":"unknown","q":1,"t":"IO","e":"DataFileRead","ms":15000},
     {"d":"shop","u":"other","q":2,"t":"Client","e":"IdleInTransaction","ms":9000}, {"t":"other","e":"other","ms":3000}]', observed_s => 30),
@@ -234,7 +235,7 @@ SELECT to_char(at, 'HH24:MI:SS') AS at, event_type, short(active_sessions) AS se
 SELECT item, short(active_sessions_1) AS one, short(active_sessions_2) AS two, short(fraction_1) AS fraction_1
   FROM pgscale.compare_waits('2020-04-01 10:00+00', '2020-04-01 10:01+00', '2020-04-01 10:01+00', '2020-04-01 10:02+00', 'user', 3);
 SELECT rank, item, short(wait_ms) AS ms FROM pgscale_internal.past_items('2020-04-01 10:00+00', '2020-04-01 10:00:30+00', 'event', 3, 2);
--- read once for all that is asked, and then not
+\echo '-- read once for all that is asked, and then not'
 BEGIN;
 SELECT pgscale_internal.past_keep('2020-04-01 10:00+00', '2020-04-01 10:02+00');
 SELECT short(sum(wait_ms)) AS ms FROM pgscale.top_waits('2020-04-01 10:00+00', '2020-04-01 10:02+00');
@@ -255,7 +256,7 @@ ROLLBACK TO a;
 DELETE FROM pgscale_internal.archive_minute WHERE at >= '2020-04-01' AND at < '2020-04-02';
 SELECT count(*) FROM pgscale.top_waits('2020-04-01 10:00+00', '2020-04-01 10:02+00');
 COMMIT;
--- whatever a superuser has written there: waits of no class, no time, and times that are none; and a row of no time
+\echo '-- whatever a superuser has written there: waits of no class, no time, and times that are none; and a row of no time'
 SELECT minute('2020-04-01 11:00+00', 60, 1, 0, '[{"e":"x","ms":6000}, {"e":"y","ms":6000}, {"t":"IO","e":"DataFileRead","ms":12000}, {"t":"CPU","e":"CPU","ms":"NaN"},
     {"t":"CPU","e":"CPU"}, {"t":"CPU","e":"CPU","ms":"Infinity"}, {"t":"CPU","e":"CPU","ms":-60}]');
 SELECT item, short(active_sessions) AS sessions, short(fraction) AS fraction FROM pgscale.top_waits('2020-04-01 11:00+00', '2020-04-01 11:01+00');
@@ -266,7 +267,7 @@ SELECT min(at) AS since FROM pgscale.activity('-infinity', '2020-04-02');
 DROP TABLE pgscale.beyond;
 SELECT pgscale_internal.archive_drop('archive_minute_20200401');
 
--- minutes become hours
+\echo '-- minutes become hours'
 CREATE TABLE before AS SELECT item, wait_ms FROM pgscale.top_waits('2020-03-01', '2020-03-02', 'event', 100);
 SELECT pgscale_internal.archive_roll_up('archive_minute_20200301');
 SELECT of, relname, bound, relacl IS NULL OR relacl::text !~ '[{,]=' AS private, members, obj_description(format('pgscale_internal.%I', relname)::regclass)
@@ -284,7 +285,7 @@ SELECT pgscale_internal.archive_roll_up('archive_hour_20200301');
 SELECT pgscale_internal.archive_roll_up('archive_minute_20200302');
 SELECT pgscale_internal.archive_roll_up('archive_minute');
 
--- the longest waits of an hour, and the rest: 203 of them, and what was the rest before
+\echo '-- the longest waits of an hour, and the rest: 203 of them, and what was the rest before'
 SET allow_in_place_tablespaces = on;
 CREATE TABLESPACE regress_archive LOCATION '';
 ALTER TABLE pgscale_internal.archive_minute SET TABLESPACE regress_archive;
@@ -297,7 +298,7 @@ SELECT relname, (SELECT spcname FROM pg_tablespace t WHERE t.oid = c.reltablespa
 ALTER TABLE pgscale_internal.archive_minute SET TABLESPACE pg_default;
 SELECT event, count(*), min(queryid), max(queryid), sum(wait_ms) FROM pgscale.archive_waits WHERE at >= '2020-03-03' GROUP BY 1 ORDER BY 1;
 
--- what is called other, or unknown, is not the rest
+\echo '-- what is called other, or unknown, is not the rest'
 SELECT pgscale_internal.archive_partition('archive_minute', '2020-03-04');
 SELECT count(*) FROM generate_series(0, 2) i, minute(concat('2020-03-04 10:0', i, '+00'), 60, 1, 0, '[{"d":"other","u":"other","a":"other","q":1,"t":"IO","e":"DataFileRead","ms":1},
     {"d":"unknown","u":"unknown","a":"unknown","q":1,"t":"IO","e":"DataFileRead","ms":2}, {"kind":"other","t":"IO","e":"DataFileRead","ms":4}, {"kind":"unknown","t":"IO","e":"DataFileRead","ms":8},
@@ -307,7 +308,7 @@ SELECT backend_type, datname, usename, application_name, queryid, event_type, ev
   FROM pgscale.archive_waits WHERE at >= '2020-03-04' AND at < '2020-03-05' ORDER BY wait_ms;
 SELECT pgscale_internal.archive_drop('archive_hour_20200304');
 
--- a partition that the extension does not have is dropped, too
+\echo '-- a partition that the extension does not have is dropped, too'
 SELECT pgscale_internal.archive_drop('archive_hour_20200303');
 ALTER EXTENSION pgscale DROP TABLE pgscale_internal.archive_query_20200229;
 SELECT pgscale_internal.archive_drop('archive_query_20200229');
@@ -317,7 +318,7 @@ SELECT pgscale_internal.archive_drop('archive_hour_20200301');
 SELECT relname FROM partitions;
 DROP TABLESPACE regress_archive;
 
--- upkeep: both sides of 35 and of 7 days. It takes one at a time, the oldest first. At midnight it waits for the other day.
+\echo '-- upkeep: both sides of 35 and of 7 days. It takes one at a time, the oldest first. At midnight it waits for the other day.'
 SELECT pg_sleep(11) WHERE (clock_timestamp() AT TIME ZONE 'UTC')::time > '23:59:50';
 CREATE FUNCTION today() RETURNS date LANGUAGE sql AS $$SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date$$;
 SELECT count(*) FROM unnest('{41,36,35,34,9,8,7,6,0}'::int[]) i, LATERAL (SELECT pgscale_internal.archive_partition('archive_minute', today() - i)) p;
@@ -348,14 +349,14 @@ SELECT pgscale_internal.archive_upkeep(7, 8);
 SELECT pgscale_internal.archive_upkeep(7, 8);
 SELECT * FROM days;
 
--- a reader that gives bounds locks the days within them
+\echo '-- a reader that gives bounds locks the days within them'
 SELECT concat(today() - 7, ' 00:00+00') AS seven, concat(today() - 6, ' 00:00+00') AS six \gset
 BEGIN;
 SELECT count(*) FROM pgscale.archive_waits WHERE at >= :'seven' AND at < :'six';
 SELECT count(*) AS locked FROM pg_locks l JOIN pg_inherits i ON i.inhrelid = l.relation WHERE l.pid = pg_backend_pid() AND i.inhparent = 'pgscale_internal.archive_minute'::regclass;
 COMMIT;
 
--- texts of queries: one a day, as many as there is room for; last_seen is of the hour
+\echo '-- texts of queries: one a day, as many as there is room for; last_seen is of the hour'
 SELECT today() + time '12:00' AT TIME ZONE 'UTC' AS noon \gset
 INSERT INTO pgscale_internal.archive_query VALUES (today(), 1, :'noon'::timestamptz - interval '3 h', :'noon'::timestamptz - interval '61 min', 'one'),
     (today(), 2, :'noon'::timestamptz - interval '3 h', :'noon'::timestamptz - interval '59 min', 'two'),
@@ -367,7 +368,7 @@ SELECT pgscale_internal.archive_texts(ARRAY[1, NULL, 77] || query_id, :'noon') A
 SELECT CASE WHEN queryid BETWEEN 1 AND 77 THEN queryid END AS queryid, query, first_seen - :'noon' AS first, last_seen - :'noon' AS last
   FROM pgscale.archive_queries ORDER BY 1, 2;
 
--- settings: the first time there is nothing to compare with; what may be a secret is hidden; what a database has set is not the server's
+\echo '-- settings: the first time there is nothing to compare with; what may be a secret is hidden; what a database has set is not the server''s'
 SET work_mem = '3MB';
 SELECT pgscale_internal.archive_settings('2020-03-01 10:00+00');
 SELECT (SELECT count(*) FROM pgscale.archive_changes WHERE at < '2021-01-01') AS changes, (SELECT value FROM pgscale_internal.archive_setting WHERE setting = 'work_mem') AS work_mem,
@@ -380,7 +381,7 @@ SELECT pgscale_internal.archive_settings('2020-03-01 10:01+00');
 SELECT pgscale_internal.archive_settings('2020-03-01 10:02+00');
 SELECT * FROM pgscale.archive_changes WHERE at < '2021-01-01' ORDER BY setting;
 SELECT * FROM pgscale_internal.archive_setting WHERE setting IN ('lc_messages', 'no.such', 'work_mem', 'autovacuum', 'server_version') ORDER BY 1;
--- another minor release changes nothing else; another major has other settings, which are no changes, and may have another default
+\echo '-- another minor release changes nothing else; another major has other settings, which are no changes, and may have another default'
 INSERT INTO pgscale_internal.archive_setting VALUES ('no.such', 'gone');
 DELETE FROM pgscale_internal.archive_setting WHERE setting = 'autovacuum';
 UPDATE pgscale_internal.archive_setting SET value = current_setting('server_version_num')::integer / 10000 * 10000 + 98 WHERE setting = 'server_version_num';
@@ -394,7 +395,7 @@ SELECT at, setting, replace(old, current_setting('server_version_num')::integer 
   FROM pgscale.archive_changes WHERE at BETWEEN '2020-03-01 10:03+00' AND '2021-01-01' ORDER BY at, setting;
 SELECT * FROM pgscale_internal.archive_setting WHERE setting IN ('no.such', 'work_mem', 'autovacuum') ORDER BY 1;
 
--- who may read it, and who may call what
+\echo '-- who may read it, and who may call what'
 SELECT pgscale_internal.archive_wait_growth('{0}', '{}');
 SELECT pgscale_internal.archive_counter_growth('{}', '{}');
 SET ROLE regress_archive;
@@ -412,7 +413,7 @@ ALTER DEFAULT PRIVILEGES REVOKE SELECT ON TABLES FROM PUBLIC;
 DROP VIEW days, partitions;
 DROP TABLE worked, marked, before;
 
--- what DROP EXTENSION drops; and the lines of doc/operations.md that keep it
+\echo '-- what DROP EXTENSION drops; and the lines of doc/operations.md that keep it'
 DELETE FROM pgscale_internal.archive_minute;
 SELECT count(pgscale_internal.archive_partition('archive_minute', day)) FROM unnest('{2020-05-01,2020-05-02}'::date[]) day;
 SELECT minute('2020-05-01 10:00+00', 60, 1, 0, '[{"t":"IO","e":"DataFileRead","ms":1000}]');
@@ -433,7 +434,7 @@ SELECT (SELECT count(*) FROM pgscale.archive_minutes), (SELECT sum(wait_ms) FROM
        (SELECT count(*) FROM pgscale.archive_changes) = (SELECT count(*) FROM kept_changes) AS changes;
 DROP TABLE kept_minutes, kept_queries, kept_changes;
 
--- a table that was changed does not keep the extension from being dropped
+\echo '-- a table that was changed does not keep the extension from being dropped'
 ALTER TABLE pgscale_internal.archive_minute RENAME COLUMN at TO since;
 DROP EXTENSION pgscale;
 SELECT count(*) FROM pg_class WHERE relname ~ '^archive_';

@@ -1,4 +1,4 @@
--- The shape of what it tells; who waits for whom takes several sessions: see t/047_blockers.pl.
+-- The shape of what it tells; who waits for whom takes several sessions: see t/blockers_queues.pl.
 CREATE EXTENSION pgscale;
 \pset format unaligned \pset footer off
 

@@ -8,8 +8,6 @@ SELECT * FROM pgscale.health WHERE feature = 'buffer_usage';
 SELECT usage_count, fraction = buffers::float8 / (SELECT setting::int FROM pg_settings WHERE name = 'shared_buffers') AS fraction,
        dirty BETWEEN 0 AND buffers AS dirty, pinned BETWEEN 0 AND buffers AS pinned
   FROM pgscale_internal.buffer_usage();
-SELECT sum(buffers) = (SELECT setting::int FROM pg_settings WHERE name = 'shared_buffers') AS all_buffers,
-       round(sum(fraction)::numeric, 6) AS fractions FROM pgscale_internal.buffer_usage();
 
 -- a sample: of one buffer the interval is known, of many it can be computed
 SELECT fraction, round(fraction_low::numeric, 9) AS low, round(fraction_high::numeric, 9) AS high,
@@ -45,21 +43,12 @@ SELECT count(*) AS counts, max(abs(s.buffers - u.buffers)) < 60 AS buffers, max(
        max(abs(s.pinned - u.pinned)) < 20 AS pinned, sum(u.dirty) > 600 AS some
   FROM pgscale_internal.buffer_usage() u JOIN pgscale.buffer_usage_sample(100000) s ON u.usage_count IS NOT DISTINCT FROM s.usage_count;
 DROP TABLE dirtied;
-SELECT count(*) > 1 AS forks, count(*) FILTER (WHERE relation = 'buffer_usage'::regclass) = count(*) AS named
-  FROM pgscale.relation_buffers WHERE relfilenode = pg_relation_filenode('buffer_usage')
-   AND datid = (SELECT oid FROM pg_database WHERE datname = current_database());
 SELECT bool_and(buffers <= before) AS most_first
   FROM (SELECT buffers, lag(buffers) OVER () AS before FROM pgscale.relation_buffers) b;
 CHECKPOINT;
-SELECT relation, fork, dirty, mean_usage BETWEEN 1 AND 5 AS mean_usage FROM pgscale.relation_buffers
- WHERE relation = 'buffer_usage'::regclass AND fork = 'main';
+SELECT dirty FROM pgscale.relation_buffers WHERE relation = 'buffer_usage'::regclass AND fork = 'main';
 -- each scan adds one to each count, up to five
-SELECT count(*) > 0 AS rows FROM buffer_usage;
-SELECT count(*) > 0 AS rows FROM buffer_usage;
-SELECT count(*) > 0 AS rows FROM buffer_usage;
-SELECT count(*) > 0 AS rows FROM buffer_usage;
-SELECT count(*) > 0 AS rows FROM buffer_usage;
-SELECT count(*) > 0 AS rows FROM buffer_usage;
+DO $$ BEGIN FOR i IN 1..6 LOOP PERFORM count(*) FROM buffer_usage; END LOOP; END $$;
 SELECT mean_usage FROM pgscale.relation_buffers WHERE relation = 'buffer_usage'::regclass AND fork = 'main';
 
 -- another file of the same relation, none, and the names that are no files: mapped and shared catalogs
@@ -68,9 +57,7 @@ VACUUM (FULL) buffer_usage;
 SELECT count(*) > 0 AS there FROM pgscale.relation_buffers
  WHERE relation = 'buffer_usage'::regclass AND relfilenode = pg_relation_filenode('buffer_usage');
 SELECT count(*) FROM pgscale.relation_buffers WHERE relfilenode = :before;
-SELECT pg_relation_filenode('buffer_usage') AS before \gset
 DROP TABLE buffer_usage, "Unlogged";
-SELECT count(*) FROM pgscale.relation_buffers WHERE relfilenode = :before;
 SELECT relation, datid = 0 AS shared FROM pgscale.relation_buffers
  WHERE relation IN ('pg_class'::regclass, 'pg_database'::regclass) AND fork = 'main' ORDER BY 1;
 SELECT count(*) > 20 AS named, count(*) FILTER (WHERE relfilenode <> pg_relation_filenode(relation)) AS wrong
@@ -94,13 +81,9 @@ SELECT c.stats_reset > b.stats_reset AS later, c.stats_reset <= clock_timestamp(
 
 -- wrong input
 SELECT * FROM pgscale.buffer_usage_sample(0);
-SELECT * FROM pgscale.buffer_usage_sample(-2147483648);
 SELECT * FROM pgscale.buffer_usage_sample(NULL);
 \set VERBOSITY sqlstate
 SELECT * FROM pgscale.buffer_usage_sample(-1);
-SELECT * FROM pgscale.buffer_usage_sample(2147483648);
-SELECT * FROM pgscale.buffer_usage_sample('some');
-SELECT * FROM pgscale.buffer_usage_sample(1.5);
 -- one that would take long is cancelled as any query
 SET statement_timeout = '100ms';
 SELECT * FROM pgscale.buffer_usage_sample(2147483647);
@@ -110,9 +93,6 @@ RESET statement_timeout;
 -- who may do what
 CREATE ROLE pgscale_nobody;
 CREATE ROLE pgscale_watcher IN ROLE pg_monitor;
-SET ROLE pgscale_nobody;
-SELECT * FROM pgscale.buffer_usage;
-RESET ROLE;
 GRANT USAGE ON SCHEMA pgscale, pgscale_internal TO pgscale_nobody;
 SET ROLE pgscale_nobody;
 SELECT * FROM pgscale.buffer_usage;

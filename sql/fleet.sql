@@ -1,4 +1,4 @@
--- The shape of what it tells; other nodes take other servers: see t/061_fleet.pl.
+-- The shape of what it tells; other nodes take other servers: see t/fleet_nodes.pl.
 CREATE EXTENSION pgscale;
 \pset format unaligned \pset footer off
 

@@ -1,20 +1,32 @@
 -- The extension's surface: what is there, who may use it, what works.
+-- Statements are not echoed: a line of \echo says whose answer follows.
+\set ECHO none
 CREATE EXTENSION pgscale;
+CREATE PROCEDURE wait_until(condition text) LANGUAGE plpgsql AS $$
+DECLARE
+    holds boolean;
+BEGIN
+    FOR i IN 1..600 LOOP
+        EXECUTE 'SELECT ' || condition INTO holds;
+        EXIT WHEN holds;
+        PERFORM pg_sleep(0.05);
+    END LOOP;
+END $$;
 
--- every column of a view has a comment; whose all objects are and who may use them: privileges.sql
+\echo '-- every column of a view has a comment; whose all objects are and who may use them: privileges.sql'
 SELECT c.relname, a.attname
   FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
  WHERE c.relnamespace = 'pgscale'::regnamespace AND c.relkind IN ('v', 'c') AND col_description(c.oid, a.attnum) IS NULL;
 
 \a
--- the views' columns
+\echo '-- the views'' columns'
 SELECT c.relname, string_agg(a.attname || ' ' || format_type(a.atttypid, a.atttypmod), ', ' ORDER BY a.attnum) AS columns
   FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
  WHERE c.relnamespace = 'pgscale'::regnamespace AND c.relkind = 'v'
  GROUP BY 1 ORDER BY 1;
 \a
 
--- a view has the columns of the function of its name, besides what it adds or filters by, and what it leaves to the function so
+\echo -- a view has the columns of the function of its name, besides what it adds or filters by, and what it leaves to the function so
 -- that a row is not too long; and names beside OIDs
 WITH columns (name, kind, attname) AS (
     SELECT c.relname, 'view', a.attname::text
@@ -24,30 +36,26 @@ WITH columns (name, kind, attname) AS (
     SELECT p.proname, 'function', a.name
       FROM pg_proc p CROSS JOIN unnest(p.proargnames, p.proargmodes) a (name, mode)
      WHERE p.pronamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace) AND a.mode IN ('o', 't'))
-SELECT name, min(kind) AS only_in, attname FROM columns c
- WHERE name IN (SELECT name FROM columns WHERE kind = 'view') AND name IN (SELECT name FROM columns WHERE kind = 'function')
- GROUP BY name, attname HAVING count(*) = 1 ORDER BY 1, 2, 3;
+SELECT name, only_in, string_agg(attname, ' ' ORDER BY attname) AS columns
+  FROM (SELECT name, min(kind) AS only_in, attname FROM columns
+         WHERE name IN (SELECT name FROM columns WHERE kind = 'view') AND name IN (SELECT name FROM columns WHERE kind = 'function')
+         GROUP BY name, attname HAVING count(*) = 1) c
+ GROUP BY 1, 2 ORDER BY 1, 2;
 SELECT v.name FROM (SELECT attrelid::regclass AS name, array_agg(attname) AS columns FROM pg_attribute WHERE attnum > 0 GROUP BY 1) v
   JOIN pg_class c ON c.oid = v.name
  WHERE c.relnamespace = 'pgscale'::regnamespace AND c.relkind = 'v'
    AND ('datid' = ANY (columns) AND 'datname' <> ALL (columns) OR 'userid' = ANY (columns) AND 'usename' <> ALL (columns));
 
--- settings
+\echo -- settings
 SELECT name, regexp_replace(setting, '^(freelist|window)$', 'by the major') AS setting, unit, context, min_val, max_val
   FROM pg_settings WHERE name LIKE 'pgscale.%' ORDER BY name COLLATE "C";
 
--- the sampler needs a moment after the server's start
-DO $$
-BEGIN
-    FOR i IN 1..600 LOOP
-        EXIT WHEN (SELECT bool_and(state = 'working') FROM pgscale.health WHERE feature IN ('lwlocks', 'sampler', 'scalability', 'tuning'));
-        PERFORM pg_sleep(0.05);
-    END LOOP;
-END $$;
--- what os_cache, numa and trace say depends on the machine, and version on the release
+\echo '-- the sampler needs a moment after the server''s start'
+CALL wait_until($$(SELECT bool_and(state = 'working') FROM pgscale.health WHERE feature IN ('lwlocks', 'sampler', 'scalability', 'tuning'))$$);
+\echo -- what os_cache, numa and trace say depends on the machine, and version on the release
 SELECT * FROM pgscale.health WHERE feature NOT IN ('numa', 'os_cache', 'sweeper', 'trace', 'version') ORDER BY feature;
 
--- it is the server's, not that of the asking session: neither its own settings change it, nor those of its database, nor its role
+\echo '-- it is the server''s, not that of the asking session: neither its own settings change it, nor those of its database, nor its role'
 CREATE TABLE health AS SELECT * FROM pgscale.health;
 GRANT SELECT ON health TO pg_monitor;
 SET track_activities = off;
@@ -84,18 +92,12 @@ END $$;
 \c -
 DROP TABLE health;
 
--- what the server's settings take away
+\echo '-- what the server''s settings take away'
 ALTER SYSTEM SET track_activities = off;
 SELECT pg_reload_conf();
 \c -
-DO $$
-BEGIN
-    FOR i IN 1..600 LOOP
-        EXIT WHEN (SELECT state = 'broken' FROM pgscale.health WHERE feature = 'scalability');
-        PERFORM pg_sleep(0.05);
-    END LOOP;
-END $$;
--- a session that counts for itself does not change that
+CALL wait_until($$(SELECT state = 'broken' FROM pgscale.health WHERE feature = 'scalability')$$);
+\echo -- a session that counts for itself does not change that
 SET track_activities = on;
 \x
 SELECT * FROM pgscale.health WHERE feature IN ('lwlocks', 'query_waits', 'sampler', 'scalability', 'tuning') ORDER BY feature;
@@ -106,37 +108,26 @@ ALTER SYSTEM SET track_counts = off;
 ALTER SYSTEM SET compute_query_id = off;
 SELECT pg_reload_conf();
 \c -
-DO $$
-BEGIN
-    FOR i IN 1..600 LOOP
-        EXIT WHEN (SELECT count(*) = 2 FROM pgscale.health
-                    WHERE (feature, action) IN (('scalability', 'set track_counts to on and reload'),
-                                                ('query_waits', 'set compute_query_id to auto or on, and reload')));
-        PERFORM pg_sleep(0.05);
-    END LOOP;
-END $$;
+CALL wait_until($$(SELECT count(*) = 2 FROM pgscale.health
+           WHERE (feature, action) IN (('scalability', 'set track_counts to on and reload'),
+                                       ('query_waits', 'set compute_query_id to auto or on, and reload')))$$);
 SELECT * FROM pgscale.health WHERE feature IN ('query_waits', 'sampler', 'scalability', 'tuning') ORDER BY feature;
 ALTER SYSTEM RESET track_counts;
 ALTER SYSTEM RESET compute_query_id;
 
--- the other way round: the sampler off, and then what lives on it; what else can be, is switched off or on
+\echo '-- the other way round: the sampler off, and then what lives on it; what else can be, is switched off or on'
 ALTER SYSTEM SET pgscale.sampler = off;
 ALTER SYSTEM SET pgscale.relocation_workers = 0;
 SELECT pg_reload_conf();
 \c -
-DO $$
-BEGIN
-    FOR i IN 1..600 LOOP
-        EXIT WHEN (SELECT bool_and(NOT enabled) FROM pgscale.health WHERE feature IN ('relocation', 'sampler'))
-              AND (SELECT period_ms IS NULL FROM pgscale.sampler_stats);
-        PERFORM pg_sleep(0.05);
-    END LOOP;
-END $$;
+CALL wait_until($$(SELECT bool_and(NOT enabled) FROM pgscale.health WHERE feature IN ('relocation', 'sampler'))
+     AND (SELECT period_ms IS NULL FROM pgscale.sampler_stats)$$);
 SELECT * FROM pgscale.health WHERE feature NOT IN ('numa', 'os_cache', 'sweeper', 'trace', 'version') ORDER BY feature;
 ALTER SYSTEM RESET pgscale.sampler;
 ALTER SYSTEM RESET pgscale.relocation_workers;
 SELECT pg_reload_conf();
 
--- goes and comes back without a trace
+\echo -- goes without a trace
+DROP PROCEDURE wait_until;
 DROP EXTENSION pgscale;
 SELECT count(*) FROM pg_namespace WHERE nspname IN ('pgscale', 'pgscale_internal');

@@ -1,4 +1,4 @@
--- What can be asked without anybody who waits; what is waited for is in t/048_lwlocks.pl.
+-- What can be asked without anybody who waits; what is waited for is in t/lwlocks_truth.pl.
 CREATE EXTENSION pgscale;
 \pset format unaligned \pset footer off
 

@@ -1,7 +1,8 @@
--- What monitoring systems scrape: its shape, and that it says what the views say. That no counter falls: t/059_metrics.pl.
+-- What monitoring systems scrape: its shape, and that it says what the views say. That no counter falls: t/metrics_scrape.pl.
 CREATE EXTENSION pgscale;
 \pset format unaligned \pset footer off
 
+\set ECHO none
 -- Waits until a condition holds, for at most half a minute.
 CREATE FUNCTION wait_until(condition text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
@@ -20,12 +21,6 @@ SELECT wait_until('ticks > 5 FROM pgscale.sampler_stats');
 SELECT pg_sleep(0.2);
 SELECT wait_until($$ EXISTS (SELECT FROM pgscale_internal.wait_totals() WHERE event = 'PgSleep') $$);
 CREATE TABLE metric AS SELECT * FROM pgscale.metrics();
-
--- the families: those that any machine has
-SELECT name, type, string_agg(DISTINCT label, ' ') AS labels
-  FROM metric LEFT JOIN LATERAL jsonb_object_keys(labels) label ON true
- WHERE name !~ '^pgscale_(numa|writeback_machine|scalability_(concurrency|throughput|peak|lambda|sigma|kappa|r2))'
- GROUP BY name, type ORDER BY name COLLATE "C";
 
 -- names, types and values are as monitoring systems want them
 SELECT name, labels FROM metric GROUP BY name, labels HAVING count(*) > 1;
@@ -110,9 +105,23 @@ CALL stand_in('tuning_findings', '{"rule": "r", "confidence": "high", "verdict":
     '{"rule": "r", "confidence": "low", "verdict": "advises"}', '{"rule": "r", "confidence": "low", "verdict": "advises"}');
 CALL stand_in('scalability', numbered('scalability', 1));
 CALL stand_in('numa_nodes', '{"node": 0, "memory_bytes": 64, "free_bytes": 16}', '{"node": 3, "memory_bytes": 32}');
-SELECT name, labels,
-       CASE name WHEN 'pgscale_archive_last_timestamp_seconds' THEN round(extract(epoch FROM now()) - value::numeric) ELSE value::numeric END AS value
-  FROM pgscale.metrics() WHERE name <> 'pgscale_health' OR value > 0 ORDER BY name COLLATE "C", labels::text COLLATE "C", value;
+CREATE TABLE figure AS SELECT * FROM pgscale.metrics();
+SELECT name, string_agg(concat(labels::text || ' ',
+           CASE name WHEN 'pgscale_archive_last_timestamp_seconds' THEN round(extract(epoch FROM now()) - value::numeric)
+                     ELSE value::numeric END), ', ' ORDER BY labels::text COLLATE "C") AS values
+  FROM (SELECT name, nullif(labels, '{}') AS labels, value FROM figure WHERE name <> 'pgscale_diagnosis') f
+ WHERE name <> 'pgscale_health' OR value > 0 GROUP BY name ORDER BY name COLLATE "C";
+-- each rule of now has a value for each certainty: 1 for its most certain finding
+SELECT rule, certainty FROM unnest(pgscale_internal.now_rules()) rule, unnest('{high,medium,low}'::text[]) certainty
+EXCEPT ALL SELECT labels ->> 'rule', labels ->> 'certainty' FROM figure WHERE name = 'pgscale_diagnosis';
+SELECT count(*) = 3 * cardinality(pgscale_internal.now_rules()) AS complete, string_agg(labels::text, ', ' ORDER BY labels::text) FILTER (WHERE value <> 0)
+  FROM figure WHERE name = 'pgscale_diagnosis';
+-- a real server has these families, but for those that not every machine has
+SELECT DISTINCT name, type, k AS label FROM figure LEFT JOIN LATERAL jsonb_object_keys(labels) k ON true
+ WHERE name !~ '^pgscale_(archive|node_lag|numa|wait|scalability_(concurrency|throughput|peak|lambda|sigma|kappa|r2)|writeback_(machine|cap|cluster|window))'
+EXCEPT SELECT name, type, k FROM metric LEFT JOIN LATERAL jsonb_object_keys(labels) k ON true;
+SELECT DISTINCT name, type, k AS label FROM metric LEFT JOIN LATERAL jsonb_object_keys(labels) k ON true
+EXCEPT SELECT name, type, k FROM figure LEFT JOIN LATERAL jsonb_object_keys(labels) k ON true;
 
 -- what is unknown is absent, or 0 where something must be
 CALL stand_in('node_identity', '{"node": "n", "system_identifier": 1, "role": "primary"}');
@@ -136,14 +145,13 @@ SELECT count(*) FROM pgscale.metrics('numa');
 ROLLBACK;
 
 -- wrong input
+\set VERBOSITY terse
 SELECT * FROM pgscale.metrics('nothing');
-SELECT * FROM pgscale.metrics('');
 
 -- The totals are the profile without what idles, to the nanosecond, when nothing moves. What was told apart late is in both.
 SELECT pgscale.reset('sampler');
 SELECT count(*) FROM generate_series(1, 500000);
-SELECT pg_sleep(1.2);
-SELECT count(*) FROM generate_series(1, 500000);
+SELECT pg_sleep(0.6);
 SELECT wait_until($$ EXISTS (SELECT FROM pgscale_internal.wait_totals() WHERE event = 'PgSleep' AND wait_ms > 500) $$);
 ALTER SYSTEM SET pgscale.sampler = off;
 SELECT pg_reload_conf();
@@ -189,6 +197,7 @@ SET search_path = planted, pg_catalog;
 SELECT count(*) > 100 AS all_there FROM pgscale.metrics();
 RESET search_path;
 RESET ROLE;
+SET client_min_messages = warning;
 DROP SCHEMA planted CASCADE;
 
 DROP TABLE metric;

@@ -1,18 +1,20 @@
 -- NUMA: nodes, and where shared buffers lie. Of machines with more nodes than one, see bench/numa.
+-- Statements are not echoed: a line of \echo says whose answer follows.
+\set ECHO none
 CREATE EXTENSION pgscale;
 \pset format unaligned \pset footer off
 -- Without libnuma, and where the kernel forbids to ask, there is another expected output.
 SELECT state IN ('idle', 'working') AS looks FROM pgscale.health WHERE feature = 'numa' \gset
 \if :looks
 
--- nodes
+\echo -- nodes
 SELECT count(*) > 0 AS nodes, bool_and(node >= 0 AND cpus >= 0 AND free_bytes BETWEEN 0 AND memory_bytes) AS sane,
        sum(cpus) > 0 AS cpus, sum(memory_bytes) > 0 AS memory, bool_and(cpu_list ~ '^([0-9]+(-[0-9]+)?(,|$))*$') AS lists,
        bool_and(cardinality(distance) = (SELECT count(*) FROM pgscale.numa_nodes)) AS distances
   FROM pgscale.numa_nodes;
 SELECT bool_and(distance[number] = 10) AS near FROM (SELECT distance, row_number() OVER () AS number FROM pgscale.numa_nodes) n;
 
--- buffers: a row a node and one for what is not in memory, in all as much as there is
+\echo '-- buffers: a row a node and one for what is not in memory, in all as much as there is'
 SELECT setting::bigint * 8192 AS bytes FROM pg_settings WHERE name = 'shared_buffers' \gset
 SELECT count(node) = (SELECT count(*) FROM pgscale.numa_nodes) AS nodes, count(*) - count(node) AS nowhere, sum(bytes) = :bytes AS bytes,
        abs(sum(fraction) - 1) < 1e-9 AS fractions, bool_or(sampled) AS sampled,
@@ -20,9 +22,9 @@ SELECT count(node) = (SELECT count(*) FROM pgscale.numa_nodes) AS nodes, count(*
   FROM pgscale.numa_buffers(true);
 SELECT sum(bytes) = :bytes AS bytes, bool_or(sampled) AS sampled FROM pgscale.numa_buffers;
 
--- what is used for the first time comes into memory; to look at it does not
+\echo -- what is used for the first time comes into memory; to look at it does not
 CREATE TEMP TABLE before AS SELECT * FROM pgscale.numa_buffers(true);
--- (from 19 on the server goes round all buffers, whether it needs them or not)
+\echo -- (from 19 on the server goes round all buffers, whether it needs them or not)
 SELECT sum(bytes) > 0 OR pgscale_internal.major() >= 19 AS untouched FROM before WHERE node IS NULL;
 CREATE TABLE numa (i int, filler text) WITH (fillfactor = 10);
 INSERT INTO numa SELECT i, repeat('x', 1000) FROM generate_series(1, 1000) i;
@@ -39,7 +41,7 @@ SELECT * FROM pgscale.numa_buffers(true);
 SELECT reason <> '' AS reason, action <> '' AS action FROM pgscale.health WHERE feature = 'numa';
 \endif
 
--- wrong input
+\echo -- wrong input
 SELECT * FROM pgscale.numa_buffers(NULL);
 \set VERBOSITY sqlstate
 SELECT * FROM pgscale.numa_buffers('some');
@@ -47,7 +49,7 @@ SELECT * FROM pgscale.numa_buffers(1);
 \set VERBOSITY default
 SET pgscale.numa_interleave = on;
 
--- who may do what
+\echo -- who may do what
 CREATE ROLE pgscale_nobody;
 CREATE ROLE pgscale_watcher IN ROLE pg_monitor;
 GRANT USAGE ON SCHEMA pgscale, pgscale_internal TO pgscale_nobody;

@@ -1,5 +1,5 @@
 -- What it tells of each kind of relation, and what it answers to wrong input. Here fsync is off, so that nothing is asked to
--- reach the disk, and an older kernel does not tell what is dirty: for that see t/017_os_cache.pl.
+-- reach the disk, and an older kernel does not tell what is dirty: for that see t/os_cache_truth.pl.
 CREATE EXTENSION pgscale;
 \pset format unaligned \pset footer off
 SELECT enabled, state, reason ~ '^asks the kernel by (cachestat|mincore)' AS reason FROM pgscale.health WHERE feature = 'os_cache';
@@ -16,8 +16,6 @@ SELECT relation, fork, size_bytes = pg_relation_size('t', fork) AS size, blocks(
        coalesce(dirty_bytes BETWEEN 0 AND size_bytes, true) AS dirty,
        coalesce(writeback_bytes BETWEEN 0 AND size_bytes, true) AS writeback
   FROM pgscale.relation_os_cache('t') ORDER BY fork COLLATE "C";
-SELECT fork, size_bytes = pg_relation_size('t', fork) AS size FROM pgscale.relation_os_cache
- WHERE relation = 't'::regclass ORDER BY fork COLLATE "C";
 
 -- what is written is the dirty buffers, no more, no less
 UPDATE t SET filler = 'y' WHERE id = 1;
@@ -40,13 +38,10 @@ SELECT dirty_blocks('temp');
 SELECT dirty_blocks('temp');
 SELECT relation, fork, blocks(size_bytes) AS size, blocks(buffers_bytes) AS in_buffers, blocks(os_cache_bytes) AS kernel
   FROM unnest('{one, one_x, unlogged, matview, seq, temp}'::regclass[]) r, pgscale.relation_os_cache(r) WHERE fork <> 'vm' ORDER BY 1, 2;
-SELECT pgscale.os_cache_evict(r) >= 0 AS evicted FROM unnest('{t, one_x, unlogged, matview, seq, temp, pg_class, pg_database}'::regclass[]) r;
-SELECT dirty_blocks(r) >= 0 AS flushed FROM unnest('{matview, seq, pg_class, pg_database}'::regclass[]) r;
--- of what was evicted the kernel has what it had not written yet
-SELECT relation, os_cache_bytes > 0 OR relation IN ('pg_class'::regclass, 'pg_database'::regclass) AS kernel,
-       buffers_bytes > 0 AS in_buffers FROM pgscale.relation_os_cache
- WHERE relation IN ('pg_class'::regclass, 'pg_proc'::regclass, 'pg_database'::regclass, 'pg_class_oid_index'::regclass)
-   AND fork = 'main' ORDER BY relation;
+SELECT bool_and(pgscale.os_cache_evict(r) >= 0) AS evicted, bool_and(dirty_blocks(r) >= 0) AS flushed
+  FROM unnest('{t, matview, seq, pg_class, pg_database}'::regclass[]) r;
+SELECT relation, buffers_bytes > 0 AS in_buffers FROM pgscale.relation_os_cache
+ WHERE relation IN ('pg_class'::regclass, 'pg_proc'::regclass, 'pg_database'::regclass) AND fork = 'main' ORDER BY relation;
 
 -- in another tablespace
 SET allow_in_place_tablespaces = on;

@@ -1,4 +1,4 @@
--- What it answers to wrong input, and to whom. What it measures and plans: t/021_relocation_plan.pl.
+-- What it answers to wrong input, and to whom. What it measures and plans: t/relocation_plan.pl.
 CREATE EXTENSION pgscale;
 \pset format unaligned \pset footer off
 
@@ -24,11 +24,9 @@ SELECT try(call) FROM unnest('{tablespace_latency(''nowhere''), tablespace_laten
 -- one clear error each
 SELECT try('relocation_plan(' || arguments || ')') FROM unnest(ARRAY[
     'NULL, 1', '''pg_default'', NULL', '''pg_default'', 1, NULL', '''nowhere'', 1', '''pg_global'', 1',
-    '''pg_default'', 0', '''pg_default'', -1', '''pg_default'', 1, ''0''', '''pg_default'', 1, ''-1 s''',
-    '''pg_default'', 1, ''00:01:00.001''', '''pg_default'', 1, ''1 month''', '''pg_default'', 1, ''178000000 years''']) arguments;
+    '''pg_default'', 0', '''pg_default'', 1, ''0''', '''pg_default'', 1, ''00:01:00.001''', '''pg_default'', 1, ''1 month''']) arguments;
 
 -- a window that is watched first: in the session only, and for as long as a day
-CALL pgscale.relocation_watch(NULL);
 CALL pgscale.relocation_watch('0');
 CALL pgscale.relocation_watch('24:00:00.001');
 BEGIN;
@@ -39,7 +37,6 @@ SELECT * FROM pgscale.relocation_plan('pg_default', 1, NULL);
 
 -- nothing is read, or all of it lies there already
 SELECT * FROM pgscale.relocation_plan('pg_default', 1, duration => '1 ms');
-SELECT * FROM pgscale.relocation_plan('pg_default', 9223372036854775807, '10 ms');
 BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
 SELECT * FROM pgscale.relocation_plan('pg_default', 1, '1 ms');
 COMMIT;
@@ -47,9 +44,6 @@ COMMIT;
 -- for whom: EXECUTE on both, and membership in pg_monitor
 CREATE ROLE regress_planner;
 GRANT EXECUTE ON FUNCTION try(text) TO regress_planner;
-SET ROLE regress_planner;
-SELECT try(call) FROM unnest('{tablespace_latency(), "relocation_plan(''pg_default'', 1)"}'::text[]) call;
-RESET ROLE;
 GRANT USAGE ON SCHEMA pgscale, pgscale_internal TO regress_planner;
 GRANT EXECUTE ON FUNCTION pgscale.relocation_plan(name, bigint, interval) TO regress_planner;
 SET ROLE regress_planner;

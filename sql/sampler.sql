@@ -119,23 +119,6 @@ SELECT count(*) AS other_totals
   FULL JOIN pgscale_internal.wait_totals() t USING (backend_type, event_type, event) WHERE abs(coalesce(ms, 0) - coalesce(wait_ms, 0)) > 0.001;
 SELECT count(*) AS rows, bool_and(t.stats_reset BETWEEN s.stats_reset AND s.stats_reset + interval '10 s') AS reset
   FROM pgscale_internal.wait_totals() t, pgscale.sampler_stats s WHERE event = 'PgSleep';
--- longer buckets are made up of seconds
-WITH seconds AS (
-    SELECT date_bin('3 s', at, '2000-01-01 00:00:00+00') AS bucket, a.*
-      FROM pgscale.activity(now() - interval '10 min', date_trunc('second', now()), '1 s') a WHERE covered_fraction > 0),
-known AS (SELECT bucket, sum(covered_fraction) AS s FROM (SELECT DISTINCT bucket, at, covered_fraction FROM seconds) d GROUP BY 1),
-sums AS (SELECT bucket, event_type, sum(active_sessions * covered_fraction) AS session_s FROM seconds GROUP BY 1, 2)
-SELECT count(*) AS different, (SELECT count(DISTINCT at) > 1 FROM seconds) AS several
-  FROM (SELECT * FROM sums WHERE session_s > 0) s JOIN known k USING (bucket)
-  FULL JOIN (SELECT * FROM pgscale.activity(now() - interval '10 min', date_trunc('second', now()), '3 s') WHERE active_sessions > 0) a
-    ON a.at = bucket AND a.event_type = s.event_type
- WHERE (abs(session_s / k.s - a.active_sessions) < 0.01) IS NOT TRUE;
-
--- so is a history of its parts
-SELECT (SELECT count(*) FROM pgscale.wait_history(NULL, t)) + (SELECT count(*) FROM pgscale.wait_history(t))
-       = (SELECT count(*) FROM pgscale.wait_history()) AS parts
-  FROM (SELECT max(sampled_at) AS t FROM pgscale.wait_history()) s;
-
 -- it answers a reset also while it is switched off
 SELECT pgscale.reset('sampler');
 SELECT count(*) FROM pgscale.wait_profile();
@@ -149,27 +132,17 @@ ALTER SYSTEM RESET pgscale.sampler;
 SELECT pg_reload_conf();
 SELECT wait_until('ticks > 0 FROM pgscale.sampler_stats');
 
--- the period is taken over by a reload
-ALTER SYSTEM SET pgscale.sampler_period = '1ms';
-SELECT pg_reload_conf();
-SELECT wait_until('period_ms = 1 FROM pgscale.sampler_stats');
-ALTER SYSTEM RESET pgscale.sampler_period;
-SELECT pg_reload_conf();
-SELECT wait_until('period_ms = 10 FROM pgscale.sampler_stats');
-
 -- what health says
 SELECT wait_until($$ state = 'working' FROM pgscale.health WHERE feature = 'sampler' $$);
 SELECT feature, state, reason, action FROM pgscale.health WHERE feature IN ('sampler', 'query_waits') ORDER BY 1;
 
 -- a history of a period
 SELECT wait_until($$ count(*) > 0 FROM pgscale.wait_history(now() - interval '1 hour') $$);
-SELECT count(*) > 0 AS some, count(*) = count(*) FILTER (WHERE sampled_at >= now() - interval '1 hour') AS of_the_hour
+SELECT count(*) > 0 AS some, count(*) = count(*) FILTER (WHERE sampled_at >= now() - interval '1 hour') AS of_the_hour,
+       (SELECT count(*) FROM pgscale.wait_history('-infinity', now() - interval '1 day')) AS before,
+       (SELECT count(*) FROM pgscale.wait_history(now() + interval '1 day')) AS after,
+       (SELECT count(*) FROM pgscale.wait_history('infinity', 'infinity')) + (SELECT count(*) FROM pgscale.wait_history(NULL, '-infinity')) AS none
   FROM pgscale.wait_history(now() - interval '1 hour');
-SELECT count(*) FROM pgscale.wait_history('-infinity', now() - interval '1 day');
-SELECT count(*) FROM pgscale.wait_history(now() + interval '1 day');
-SELECT count(*) FROM pgscale.wait_history('infinity');
-SELECT count(*) FROM pgscale.wait_history('infinity', 'infinity');
-SELECT count(*) FROM pgscale.wait_history(NULL, '-infinity');
 ALTER SYSTEM RESET pgscale.sampler_history_period;
 SELECT pg_reload_conf();
 \c -
@@ -180,23 +153,14 @@ SELECT name, boot_val, unit, min_val, max_val, context FROM pg_settings WHERE na
 -- wrong input: one error each, by its SQLSTATE, and nothing changed
 \set VERBOSITY sqlstate
 ALTER SYSTEM SET pgscale.sampler_period = 0;
-ALTER SYSTEM SET pgscale.sampler_period = -10;
 ALTER SYSTEM SET pgscale.sampler_period = 1001;
-ALTER SYSTEM SET pgscale.sampler_period = '1 day';
-ALTER SYSTEM SET pgscale.sampler_period = 'often';
 ALTER SYSTEM SET pgscale.sampler_profile_size = 0;
-ALTER SYSTEM SET pgscale.sampler_profile_size = 2000000000;
 ALTER SYSTEM SET pgscale.sampler_history_size = -1;
-ALTER SYSTEM SET pgscale.sampler_history_size = 1000000000000;
 ALTER SYSTEM SET pgscale.sampler_history_period = 0;
 ALTER SYSTEM SET pgscale.sampler_history_period = '61s';
 SET pgscale.sampler_period = 5;
-SET pgscale.sampler_profile_size = 200;
-SELECT * FROM pgscale.wait_history(now(), now() - interval '1 s');
 SELECT * FROM pgscale.wait_history('infinity', '-infinity');
 SELECT * FROM pgscale.wait_current(0);
-SELECT * FROM pgscale.wait_current(-1);
-SELECT * FROM pgscale.query_waits;
 \set VERBOSITY terse
 SELECT * FROM pgscale.wait_history(now(), now() - interval '1 s');
 SELECT * FROM pgscale.wait_current(-1);
@@ -204,21 +168,5 @@ SELECT * FROM pgscale.query_waits;
 \set VERBOSITY default
 SELECT count(*) FROM pg_settings WHERE name LIKE 'pgscale.%' AND (source <> 'default' OR pending_restart);
 
--- who may do what
-CREATE ROLE pgscale_nobody;
-CREATE ROLE pgscale_watcher IN ROLE pg_monitor;
-SET ROLE pgscale_nobody;
-SELECT * FROM pgscale.wait_profile;
-RESET ROLE;
-SET ROLE pgscale_watcher;
-SELECT count(*) > 0 AS readable FROM pgscale.wait_profile();
-SELECT pgscale.reset('sampler');
-RESET ROLE;
-GRANT EXECUTE ON FUNCTION pgscale.reset(text) TO pgscale_watcher;
-SET ROLE pgscale_watcher;
-SELECT pgscale.reset('sampler');
-RESET ROLE;
-
 DROP FUNCTION wait_until;
 DROP EXTENSION pgscale;
-DROP ROLE pgscale_nobody, pgscale_watcher;

@@ -1,4 +1,4 @@
--- What a trace answers to wrong input, and that its rows are all of its time. Whether what it sees is true: t/046_trace.pl.
+-- What a trace answers to wrong input, and that its rows are all of its time. Whether what it sees is true: t/trace_truth.pl.
 CREATE EXTENSION pgscale;
 \pset format unaligned \pset footer off
 
@@ -28,7 +28,6 @@ DO $$
 DECLARE
     call text;
     message text;
-    detail text;
     hint text;
     checkpointer text := (SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer');
 BEGIN
@@ -45,9 +44,9 @@ BEGIN
         BEGIN
             EXECUTE 'SELECT pgscale.' || replace(call, '(C', '(' || checkpointer);
         EXCEPTION WHEN OTHERS THEN
-            GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+            GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
             message := replace(message, checkpointer, 'C');
-            RAISE INFO USING MESSAGE = format('%s: %s: %s', call, SQLSTATE, message), DETAIL = detail, HINT = hint;
+            RAISE INFO USING MESSAGE = format('%s: %s: %s', call, SQLSTATE, message), HINT = hint;
         END;
     END LOOP;
 END $$;
@@ -58,4 +57,7 @@ BEGIN;
 SELECT count(*) > 0 AS traced FROM pgscale.trace_waits(:checkpointer, '1 ms');
 SELECT count(*) FROM pg_locks WHERE locktype = 'advisory';
 COMMIT;
+
+-- the settings as they are delivered
+SELECT name, boot_val, unit, min_val, max_val, context FROM pg_settings WHERE name LIKE 'pgscale.trace%' ORDER BY name COLLATE "C";
 DROP EXTENSION pgscale;

@@ -1,8 +1,10 @@
 -- Advice, contention and the WAL's efficiency: the views, who may use them, what they say without evidence, and to wrong input.
+-- Statements are not echoed: a line of \echo says whose answer follows.
+\set ECHO none
 CREATE EXTENSION pgscale;
 \pset format unaligned \pset footer off
 
--- the sampler needs a moment after the server's start
+\echo '-- the sampler needs a moment after the server''s start'
 DO $$
 BEGIN
     FOR i IN 1..600 LOOP
@@ -12,12 +14,12 @@ BEGIN
 END $$;
 SELECT * FROM pgscale.health WHERE feature = 'tuning';
 
--- what each rule says of a window without evidence
+\echo -- what each rule says of a window without evidence
 SELECT rule, verdict, reason FROM pgscale.tuning_findings('1 ms') ORDER BY rule COLLATE "C";
 SELECT count(*) AS advice FROM pgscale.tuning_findings('1 ms')
  WHERE verdict = 'advises' OR gain IS NOT NULL OR since IS NOT NULL OR evidence IS NOT NULL OR recommended IS NOT NULL;
 
--- and of one with some: one row a rule, each with a reason
+\echo '-- and of one with some: one row a rule, each with a reason'
 SELECT count(*) = count(DISTINCT rule) AS "one a rule", count(*) = (SELECT count(DISTINCT rule) FROM pgscale.tuning_findings()) AS "all",
        count(*) FILTER (WHERE reason IS NULL OR reason !~ '\w' OR verdict NOT IN ('advises', 'satisfied', 'silent')) AS wrong
   FROM pgscale.advice_rules;
@@ -26,13 +28,13 @@ SELECT count(*) AS wrong FROM pgscale.advice
     OR confidence NOT IN ('high', 'medium', 'low') OR (setting IS NULL) = (object IS NULL);
 SELECT count(*) AS wrong FROM pgscale.contention() WHERE fraction NOT BETWEEN 0 AND 1 OR meaning IS NULL OR waiting_sessions <= 0;
 
--- without evidence, and of no time
+\echo -- without evidence, and of no time
 SELECT * FROM pgscale.contention('1 us');
 SELECT num_nulls(wal_bytes, written_bytes, rewritten_fraction, commits, flushes_per_commit, commits_per_flush, flush_ms,
        flush_fraction, page_image_fraction, segment_switches_per_s, buffers_full_per_s, since, until) AS nulls, reason
   FROM pgscale.wal_efficiency('1 us');
 
--- what waits mean: each kind that the evidence tells apart has one row, and each row all its texts; 15 has no event of spin,
+\echo '-- what waits mean: each kind that the evidence tells apart has one row, and each row all its texts; 15 has no event of spin,'
 -- and 19 does not tell the locks of a library that is not loaded
 SELECT kind, k.kind IS NULL AS "not in the library", m.kind IS NULL AS "not in the view"
   FROM pgscale_internal.wait_kinds() k FULL JOIN pgscale.wait_meanings m USING (kind)
@@ -45,14 +47,14 @@ SELECT count(*) > 40 AS "so many", count(*) = count(DISTINCT kind) AS "one row a
        count(*) FILTER (WHERE num_nulls(cured_in, cure, cured_meaning) NOT IN (0, 3) OR cured_in NOT BETWEEN 16 AND 18
                            OR '' IN (trim(cure), trim(cured_meaning))) AS "half a cure"
   FROM pgscale.wait_meanings;
--- the kind of an event, whose names differ in case from one major to another; an event of none has the rest of its type
+\echo -- the kind of an event, whose names differ in case from one major to another; an event of none has the rest of its type
 SELECT type, event, pgscale.wait_kind(type, event)
   FROM (VALUES ('IO', 'WalSync'), ('IO', 'WALSync'), ('LWLock', 'WALWrite'), ('IO', 'WALWrite'), ('IPC', 'XactGroupUpdate'),
                ('IPC', 'HashBuildAllocate'), ('LWLock', 'of another extension'), ('CPU', 'CPU'), ('Timeout', 'PgSleep'),
                ('Timeout', 'VacuumDelay'), ('', ''), (NULL, 'WalSync'), ('IO', 'AioIoCompletion'), ('IO', 'AioIoUringSubmit'),
                ('IO', 'AioIoUringExecution'), ('LWLock', 'AioWorkerSubmissionQueue'), ('LWLock', 'AioWorkerControl'),
                ('LWLock', 'AioUringCompletion')) e (type, event);
--- a kind of which this major has no event shows none; and where the server lists its events, those of asynchronous I/O have kinds
+\echo -- a kind of which this major has no event shows none; and where the server lists its events, those of asynchronous I/O have kinds
 SELECT count(*) FILTER (WHERE event = 'others') AS others, count(*) FILTER (WHERE kind ~ '^aio_' AND (event IS NULL) <> (current_setting('server_version_num')::int < 180000)) AS aio
   FROM pgscale.wait_meanings;
 SELECT to_regclass('pg_catalog.pg_wait_events') IS NOT NULL AS listed \gset
@@ -64,13 +66,13 @@ CREATE TEMP VIEW aio AS SELECT NULL AS type, NULL AS name;
 SELECT type, name FROM aio WHERE pgscale.wait_kind(type, name) ~ '^other';
 SELECT m.kind FROM pgscale.wait_meanings m, unnest(string_to_array(event, ', ')) e
  WHERE e <> 'others' AND pgscale.wait_kind(event_type, e) IS DISTINCT FROM m.kind;
--- waits for buffers, by the names that majors have for them
+\echo -- waits for buffers, by the names that majors have for them
 SELECT pgscale.wait_kind(type, event), string_agg(event, ' ' ORDER BY n) AS events
   FROM (VALUES (1, 'LWLock', 'BufferContent'), (2, 'Buffer', 'BufferShared'), (3, 'Buffer', 'BufferShareExclusive'),
                (4, 'Buffer', 'BufferExclusive'), (5, 'BufferPin', 'BufferPin'), (6, 'Buffer', 'BufferCleanup')) e (n, type, event)
  GROUP BY 1 ORDER BY min(n);
 
--- wrong input
+\echo -- wrong input
 SELECT * FROM pgscale.tuning_findings(NULL);
 SELECT * FROM pgscale.tuning_findings('1 hour', NULL);
 SELECT * FROM pgscale.tuning_findings('0');
@@ -84,7 +86,7 @@ SELECT * FROM pgscale.tuning_findings('now');
 SELECT * FROM pgscale.contention(NULL);
 \set VERBOSITY default
 
--- who may do what; the rules' own questions are asked as the caller
+\echo '-- who may do what; the rules'' own questions are asked as the caller'
 CREATE ROLE pgscale_nobody;
 CREATE ROLE pgscale_watcher IN ROLE pg_monitor;
 GRANT USAGE ON SCHEMA pgscale, pgscale_internal TO pgscale_nobody;

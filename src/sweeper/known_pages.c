@@ -36,8 +36,8 @@
  *	- A page is written.  ReadRecentBuffer() compares the whole tag under the header's
  *	  lock and pins the buffer; FlushOneBuffer() writes it under the name in the header.
  *
- * t/103_sweeper_torn.pl exchanges pages during each of these steps but the last, whose
- * functions are the server's own.
+ * t/sweeper_ddl.pl exchanges pages under several sweeps, and t/lib/supply_steps.c shows that
+ * a name or a header that has changed is left alone.
  *
  * Failure: a process that is killed in a change makes the server set up all shared memory
  * again.  Only setting up the memory can be interrupted: then no policy is in force, and

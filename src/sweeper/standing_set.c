@@ -28,7 +28,7 @@
  * length.
  *
  * Why a quarter of the buffers: transactions for each disk write, and in parentheses
- * pages written for each transaction, by bench/sweeper/model, which runs this file
+ * pages written for each transaction, by bench/replacement/simulator.c, which runs this file
  * (8,192 buffers, six pages a transaction, all dirtied):
  *
  *					stock			N/16			N/8				N/4				N/2

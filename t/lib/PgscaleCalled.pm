@@ -5,7 +5,7 @@ use strict;
 use warnings;
 use Exporter 'import';
 use Fcntl qw(SEEK_SET);
-use PgscaleTest;
+use PgscaleRelocation;
 use PostgreSQL::Test::Utils;
 
 our @EXPORT = qw(failing_calls_library calls_fail calls_fail_no_more calls_clear calls_failed calls_counted);
@@ -16,18 +16,14 @@ my %part = (before => 0, copy => 1, switch => 2, 'clean-up' => 3);
 my $file;
 my %number;
 
-# The library, to be preloaded after pgscale; undef, and why, where it cannot be compiled. Sets the environment of servers that start.
+# The library, to be preloaded after pgscale; undef, and why, where it cannot be compiled. Sets the environment of servers that
+# start.
 sub failing_calls_library
 {
-    my $dir = PostgreSQL::Test::Utils::tempdir_short();
-    my ($include, $library) = (server_headers(), "$dir/failing_calls.so");
+    my ($library, $why) = compiled('failing_calls', '-ldl');
 
-    return (undef, "the server's headers are not here") unless -r "$include/postgres.h";
-    system("cc -shared -fPIC -O1 -I $include -o $library t/lib/failing_calls.c -ldl >$library.out 2>&1") == 0
-      or return (undef, "it cannot be compiled: " . slurp_file("$library.out"));
-    chmod 0755, $dir, $library;
-    $ENV{FAILING_CALLS} = $file = "$dir/calls";
-    return $library;
+    $ENV{FAILING_CALLS} = $file = PostgreSQL::Test::Utils::tempdir_short() . '/calls';
+    return ($library, $why);
 }
 
 sub _read { open my $in, '<:raw', $file or die "$file: $!"; local $/; return scalar <$in>; }

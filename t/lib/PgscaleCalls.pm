@@ -1,6 +1,6 @@
 # PgscaleCalls.pm: how each function and procedure of the extension is called sensibly, and a server on which there is something
-# for it to find. The tests that call all there is (fuzz, cancel) ask the catalog for what there is: whoever adds a function
-# adds a line here, or they fail and name it.
+# for it to find. The tests that call all there is (fuzz, cancel) ask the catalog for what there is: a new function that needs arguments
+# needs a line here, or they fail and name it.
 package PgscaleCalls;
 
 use strict;
@@ -13,24 +13,20 @@ our @EXPORT = qw(calls_node calls_unknown calls_known calls_state);
 
 my $checkpointer = q{(SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer')};
 
-# Arguments; more than one list where they take different ways. Those of an aggregate stand with what they are selected from.
-# undef: it cannot be called by itself.
+# Arguments; more than one list where they take different ways. Those of an aggregate stand with what they are selected from. A function
+# that needs none has no line. undef: it cannot be called by itself.
 our %arguments = (
     activity => [ '', q{'-infinity', 'infinity', '1 h'} ],
     apply => [q{'work_mem'}],
     apply_all => [ 'true', 'false' ],
-    archive_counter_deltas => [''],
     archive_counter_growth => [q{'{1}', '{1}'}],
-    archive_counters => [''],
     archive_create => [q{'archive_minute_19991231', 'archive_minute', 'a day'}],
     archive_drop => [q{'archive_minute_20000101'}],
     archive_hour_waits => [q{'archive_minute_20000101', 10}],
-    archive_io => [''],
     archive_named_waits => [q{'2000-01-01', '2000-01-01'}],
     archive_partition => [q{'archive_minute', '2000-01-01'}],
     archive_roll_up => [q{'archive_minute_20000101'}],
     archive_settings => [q{'2000-01-01'}],
-    archive_sources => [''],
     archive_stretches => [q{'archive_minute_20000101'}],
     archive_texts => [q{'{1}', '2000-01-01'}],
     archive_upkeep => ['7, 35'],
@@ -38,98 +34,58 @@ our %arguments = (
     archive_wait_deltas => [q{'2000-01-01'}],
     archive_wait_growth => [q{'{1, 1, 1, 0, 0}', '{1}'}],
     archive_write => [q{'2000-01-01', '1 min'}],
-    blocker_profile => [''],
-    blockers => [''],
-    buffer_usage => [''],
     buffer_usage_sample => [ '', '4096' ],
     cancel => [ '0', q{2147483647, true} ],
     clean_line => [q{repeat(E' x\n', 100000), 1000}],
     clean_statement => [q{repeat('password ', 10000)}],
     clean_text => [q{repeat('x', 100000)}],
-    clock_sweep => [''],
     compare_waits => [q{'-infinity', now() - interval '5 s', now() - interval '5 s', NULL, 'query'}],
-    connections => [''],
-    connections_ages => [''],
     connections_by_application => [ '', '1' ],
     connections_peak => [ '', q{now() - interval '1 min'} ],
-    contention => [''],
-    diagnosis => [''],
     discard_replicated => undef,
-    fleet => [''],
     fleet_add => [q{'nowhere', 'host=/nowhere'}],
-    fleet_advice => [''],
     fleet_ask => undef,
-    fleet_health => [''],
     fleet_remove => [q{'nowhere'}],
     fleet_validate => [q{'{host=x}', 'pg_foreign_server'::regclass}],
-    fleet_waits => [''],
     foreign_name => [q{repeat('x', 100)}],
     foreign_text => [q{repeat('x', 100000), 6}],
-    health => [''],
-    hot_buffers => [''],
     is_secret => [q{'work_mem', i::text}],
     keep => [ q{'t'}, q{'t', 0.1}, q{'t_pkey', NULL} ],
-    keep_local => [''],
-    kept_relations => [''],
-    lock_waits => [''],
-    lwlock_profile => [''],
-    lwlock_tranches => [''],
-    major => [''],
     metrics => [ '', q{'sampler'} ],
-    (map { ("metrics_$_" => ['']) } qw(health now fleet connections sampler blockers archive sweeper buffer_usage writeback relocation tuning scalability numa)),
-    node_advice => [''],
-    node_identity => [''],
-    node_manager => [''],
-    node_state => [''],
     now_age => [q{now() - interval '1 min'}],
     now_classes => [q{now() - interval '1 min', now()}],
     now_conflicting => [ q{'snapshot', 0}, q{'lock', 1}, q{'pin', i} ],
-    now_counts => [''],
-    now_disk => [''],
-    now_evidence => [''],
     now_findings => ['pgscale_internal.now_evidence()'],
     now_horizon => [ q{100000, 60}, q{1, 0} ],
     now_latency => [q{'read', 1.234, 0, i}],
-    now_limited => [''],
     now_lines => ['pgscale_internal.now_evidence()'],
-    now_load => [''],
     now_ms => ['12.345'],
-    now_part_changes => [''],
     (map { ("now_part_$_" => ['pgscale_internal.now_evidence()']) } qw(diagnosis load sessions machine)),
     now_period => [q{'{"s": 6, "wal_syncs": 3, "events": [{"type": "IO", "event": "WALSync", "sessions": 2.5}]}'}],
     now_pinning => ['0'],
-    now_processes => [''],
     now_rate => ['12.345'],
     now_root_sessions => ['true, true'],
     now_roots => [ 'true', 'false' ],
-    now_rules => [''],
     now_sessions => [q{'[{"pid": 1}]'}],
     now_standbys => [ 'i, NULL', q{i, '0/1'} ],
     now_usual => [q{'{"s": 6, "reads": 300, "events": []}'}],
-    now_wal_kept => [''],
     numa_buffers => [ '', 'true' ],
-    numa_nodes => [''],
     os_cache_evict => [q{'t'}],
     os_cache_flush => [ q{'t'}, q{'t', true} ],
-    past_archive => [''],
     past_coverage => [ '', q{'-infinity'} ],
     past_differences => [q{'-infinity', now() - interval '5 s', now() - interval '5 s', NULL, 'query', 10}],
     past_items => [q{NULL, NULL, 'query', 10}, q{'-infinity', NULL, 'event', 3, 42}],
     past_keep => [ q{now() - interval '1 h', now()}, 'NULL, NULL' ],
     past_queries => ['ARRAY[1, i]::bigint[]'],
     past_waits => [ '', q{'-infinity', NULL, 10} ],
-    published => [''],
-    query_waits => [''],
     query_waits_statements => ['true'],
     query_waits_text_fits => ['true'],
-    relation_buffers => [''],
     relation_os_cache => [ '', q{'t'} ],
     relocate_all_indexes => [q{'pg_default', 'there'}],
     relocate_index => [ q{'p_pkey', 'there'}, q{'t_pkey', 'there', false, true}, q{'p_b_idx', 'pg_default', false, false, 'copy'} ],
     relocate_indexes => [q{'p', 'there'}],
     relocate_table => [ q{'p', 'there', 'lock', '1 ms'}, q{'t', 'there'}, q{'t', 'pg_default'} ],
     relocate_tablespace => [ q{'pg_default', 'there'}, q{'there', 'pg_default'} ],
-    short_locks => [''],
     relocation_cancel => ['job(false)'],
     relocation_bytes => [ q{'t'::regclass, true, false}, q{'t'::regclass, true, true} ],
     relocation_database_bytes => ['1663, 1'],
@@ -142,7 +98,6 @@ our %arguments = (
     relocation_write_rate => [q{1663}],
     relocation_costs => [q{1663, 1, 1, 1, array['t'::regclass::oid], '{1000}', '{f}'}],
     relocation_fit => [q{'{1, 2, 3}', 4}],
-    relocation_progress => [''],
     relocation_copyable => [q{'t'::regclass}],
     relocation_plan_check => [q{'there', 1, '1 s'}],
     relocation_window => ['10'],
@@ -158,7 +113,6 @@ our %arguments = (
     report_diff => [q{now() - interval '2 min', now() - interval '1 min', now() - interval '1 min', now(), 'html'}],
     report_known => [q{now() - interval '1 min', now()}],
     report_marks => [q{now() - interval '1 h', now()}],
-    report_node => [''],
     report_page => [q{'x', repeat('x', 100000)}],
     report_paragraph => [q{'text', repeat('x y', 10000), ''}],
     report_part => [ map { "'$_', now() - interval '1 min', now(), NULL, NULL, 'text'" } qw(activity waits queries buffers health) ],
@@ -171,31 +125,19 @@ our %arguments = (
     report_top_statement => [q{now() - interval '1 min', now(), 1}],
     report_what => [q{'LWLock', 'WALWrite'}],
     revert => ['change(false), false, true'],
-    require_library => [''],
-    replacement_stats => [''],
     reset => [ '', map { "'$_'" } qw(sampler lwlocks trace sweeper buffer_usage writeback scalability) ],
     row_origin => ['1, 1'],
-    sampler_stats => [''],
-    scalability => [''],
-    scalability_points => [''],
     set => [ q{'work_mem', concat(64 + i % 1000, 'kB')}, q{'work_mem', concat(64 + i % 1000, 'kB'), true} ],
     session_queries => ['ARRAY[1, i]::bigint[]'],
     setting_text => [q{i::text, '8kB'}],
     statement_command => [q{repeat('/* x */ ', 10000) || 'VACUUM'}],
-    statement_texts => [''],
-    sweeper_stats => [''],
     three_digits => ['12.345'],
     tablespace_latency => [ '', q{'pg_default'} ],
     terminate => [ '0', q{2147483647, true}, q{0, false, true} ],
     top_waits => [ '', q{'-infinity', 'infinity', 'query'} ],
-    trace_history => [''],
     trace_summary => ["$checkpointer, '10 ms'", "$checkpointer, '10 ms', '10 ms'"],
     trace_waits => ["$checkpointer, '10 ms', 1000", "$checkpointer, '10 ms', 1000, '10 ms'"],
-    tuning_max_wal_size => [''],
     tuning_findings => [ '', q{'10 min', true} ],
-    tuning_journal => [''],
-    tuning_since => [''],
-    tuning_waits => [''],
     unidentified_statement => [q{now() - interval '1 min', now()}],
     usl_fit => [ 'n, n / (1 + 0.1 * n)) FROM generate_series(1, 200000) n', 'array[1, 2, 4, 8, 16], array[1, 1.9, 3.5, 6, 8]' ],
     usl_fit_add => undef,
@@ -206,11 +148,7 @@ our %arguments = (
     wait_current => [ '', 'pg_backend_pid()' ],
     wait_history => [ '', q{now() - interval '1 s', 'infinity'} ],
     wait_kind => [q{'LWLock', 'WALWrite'}],
-    wait_kinds => [''],
-    wait_profile => [''],
-    wait_totals => [''],
-    wal_efficiency => [''],
-    writeback_stats => ['']);
+    wal_efficiency => [ '', q{'1 h'} ]);
 
 # A server with everything on, itself as the only node of its fleet, tables t and p (of 40 partitions), tablespace there, jobs and changes; job(first) and
 # change(first) are the first or last of these.
@@ -256,13 +194,22 @@ EOC
     return $node;
 }
 
-# The names of routines that are not in the list above, as one text
+# Each name, its schema, whether it needs arguments, and of a procedure the name and type of its result
+sub _routines
+{
+    my $db = shift;
+
+    return @{ $db->run(q{SELECT proname, pronamespace::regnamespace, min(pronargs - pronargdefaults), max(proargnames[pronargs]) FILTER (WHERE prokind = 'p'),
+            max(format_type(proargtypes[pronargs - 1], NULL)) FILTER (WHERE prokind = 'p')
+          FROM pg_proc WHERE pronamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace) GROUP BY 1, 2 ORDER BY 1})->{rows} };
+}
+
+# The names of routines that need arguments and are not in the list above, as one text
 sub calls_unknown
 {
     my $db = shift;
-    my $names = $db->run(q{SELECT DISTINCT proname FROM pg_proc WHERE pronamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace) ORDER BY 1});
 
-    return join ' ', grep { !exists $arguments{$_} } map { $_->[0] } @{ $names->{rows} };
+    return join ' ', map { $_->[0] } grep { $_->[2] > 0 && !exists $arguments{ $_->[0] } } _routines($db);
 }
 
 # All calls that are known, and all views. Each has a name, and what can be selected from, or for a procedure the name and type of its
@@ -272,12 +219,10 @@ sub calls_known
     my $db = shift;
     my @calls;
 
-    for my $row (@{ $db->run(q{SELECT proname, pronamespace::regnamespace, max(proargnames[pronargs]) FILTER (WHERE prokind = 'p'),
-            max(format_type(proargtypes[pronargs - 1], NULL)) FILTER (WHERE prokind = 'p')
-          FROM pg_proc WHERE pronamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace) GROUP BY 1, 2 ORDER BY 1})->{rows} })
+    for my $row (_routines($db))
     {
-        my ($name, $schema, $result, $type) = @$row;
-        for my $list (@{ $arguments{$name} // [] })
+        my ($name, $schema, undef, $result, $type) = @$row;
+        for my $list (exists $arguments{$name} ? @{ $arguments{$name} // [] } : (''))
         {
             my $aggregate = $list =~ tr/)// > $list =~ tr/(//;
             my $call = "$schema.$name($list" . ($aggregate ? '' : ')');

@@ -1,5 +1,5 @@
-# PgscaleLedger.pm: a table that is to be moved, and a ledger of its rows beside it that is not: each transaction changes a row of the
-# table, and in the ledger what the row then is. So whatever happens to the table's file, a lost change of it shows.
+# PgscaleLedger.pm: a table that is to be moved, and a ledger of its rows beside it that is not: each transaction changes a row of
+# the table, and in the ledger what the row then is. So whatever happens to the table's file, a lost change of it shows.
 package PgscaleLedger;
 
 use strict;
@@ -11,7 +11,8 @@ use Test::More;
 
 our @EXPORT = qw(ledger_tables ledger_load ledger_unload ledger_change ledger_wrong ledger_begin_again);
 
-# kept and its ledger: so many rows, about 34 a page with room for their next versions; those of the first ones are in the TOAST table, too.
+# kept and its ledger: so many rows, about 34 a page with room for their next versions; those of the first ones are in the TOAST
+# table, too.
 my ($rows, $toasted);
 
 sub ledger_tables
@@ -49,7 +50,8 @@ sub ledger_begin_again
     $db->sql(<<"EOQ");
 BEGIN;
 TRUNCATE kept, ledger;
-INSERT INTO kept SELECT i, 0, '00000000-0000-0000-0000-000000000000', CASE WHEN i < $toasted THEN words(i, 0) END FROM generate_series(0, $rows - 1) i;
+INSERT INTO kept SELECT i, 0, '00000000-0000-0000-0000-000000000000',
+    CASE WHEN i < $toasted THEN words(i, 0) END FROM generate_series(0, $rows - 1) i;
 INSERT INTO ledger SELECT i, 0 FROM generate_series(0, $rows - 1) i;
 COMMIT
 EOQ
@@ -62,7 +64,8 @@ sub ledger_change
 {
     my (@ids) = @_;
 
-    $db->sql("BEGIN; UPDATE kept SET n = n + 1, v = CASE WHEN id < $toasted THEN words(id, n + 1) END WHERE id = $_; UPDATE ledger SET n = n + 1 WHERE id = $_; COMMIT") for @ids;
+    $db->sql("BEGIN; UPDATE kept SET n = n + 1, v = CASE WHEN id < $toasted THEN words(id, n + 1) END WHERE id = $_;
+        UPDATE ledger SET n = n + 1 WHERE id = $_; COMMIT") for @ids;
     return;
 }
 
@@ -77,15 +80,18 @@ sub ledger_load
     return @loading;
 }
 
-sub _end_of { my $one = shift; my @end = eval { $one->finish }; return @end ? @end : ('', $@); }
-
 sub ledger_unload
 {
     my (@loading) = @_;
 
     $db->sql('DELETE FROM load_on');
-    $_->{limit}->start(60) for @loading;
-    my @failed = map { $_->[0] eq '00000' ? () : "@$_" } map { my $one = $_; [ _end_of($one) ] } @loading;
+    $_->{limit}->start(2 * $PostgreSQL::Test::Utils::timeout_default) for @loading;
+    my @failed;
+    for my $session (@loading)
+    {
+        my ($state, $text) = eval { $session->finish };
+        push @failed, $text // $@ if ($state // '') ne '00000';
+    }
     $_->quit for @loading;
     return @failed;
 }
@@ -93,21 +99,22 @@ sub ledger_unload
 # In which rows, in one snapshot, table and ledger differ: empty if in none. Looked up without indexes, and by one.
 sub ledger_wrong
 {
-    my ($session) = @_;
     my @wrong;
-    $session //= $db;
 
-    for my $by ('SET LOCAL enable_indexscan = off; SET LOCAL enable_indexonlyscan = off; SET LOCAL enable_bitmapscan = off', 'SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off')
+    for my $index ('off', 'on')
     {
-        my ($state, $text) = $session->try(<<"EOQ");
-BEGIN; $by;
-SELECT CASE WHEN count(*) > 0 THEN format('%s rows are not as in the ledger: sum %s instead of %s, first id %s: %s instead of %s', count(*),
+        my $table = $index eq 'on' ? 'off' : 'on';
+        my ($state, $text) = $db->try(<<"EOQ");
+BEGIN; SET LOCAL enable_seqscan = $table; SET LOCAL enable_indexscan = $index; SET LOCAL enable_indexonlyscan = $index;
+SET LOCAL enable_bitmapscan = off;
+SELECT CASE WHEN count(*) > 0 THEN format('%s rows are not as in the ledger: sum %s instead of %s, first id %s: %s instead of %s',
+    count(*),
     coalesce(sum(k.n), 0), sum(l.n), min(l.id), (array_agg(k.n ORDER BY l.id))[1], (array_agg(l.n ORDER BY l.id))[1]) END
   FROM (SELECT * FROM ledger ORDER BY id) l FULL JOIN (SELECT * FROM kept ORDER BY id) k USING (id)
  WHERE k.n IS DISTINCT FROM l.n OR k.id < $toasted AND k.v IS DISTINCT FROM words(k.id, l.n);
 COMMIT
 EOQ
-        $session->sql('ROLLBACK') if $state ne '00000';
+        $db->sql('ROLLBACK') if $state ne '00000';
         push @wrong, $state eq '00000' ? $text : "$state $text";
     }
     return grep { $_ ne '' } @wrong;

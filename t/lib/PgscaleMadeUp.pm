@@ -9,16 +9,16 @@ use PgscaleTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-our @EXPORT = qw($shown $rule %settings %evidence $probe made_up made_up_functions memory_is little_memory evidence_is settings_are finds found
-  told of_mix);
+our @EXPORT = qw(compiled forge $shown made_up made_up_functions memory_is little_memory evidence_is settings_are of_mix);
 
 # Whether pgscale shows its features, as it does before 16: then this session can be their sampler.
 our $shown;
 my ($library, $db, $size, %memory);
 
-sub _compiled
+# The library of t/lib/NAME.c; undef if it cannot be compiled
+sub compiled
 {
-    my ($name) = @_;
+    my $name = shift;
     my $file = PostgreSQL::Test::Utils::tempdir() . "/$name.so";
 
     system('cc -shared -fPIC -O1 -I ' . server_headers() . " -I src -o $file t/lib/$name.c -ldl >$file.out 2>&1") == 0 or return;
@@ -29,7 +29,22 @@ sub _compiled
 # Is there a compiler? If not, all tests are skipped.
 sub made_up
 {
-    $library = _compiled('made_up') or plan skip_all => 'no compiler, or no headers of the server';
+    $library = compiled('made_up') or plan skip_all => 'no compiler, or no headers of the server';
+    return;
+}
+
+# Files of the kernel's, as a server sees them that preloads t/lib/forged_files.c with this folder: their paths and texts
+sub forge
+{
+    my ($folder, %text) = @_;
+
+    for my $path (sort keys %text)
+    {
+        system('mkdir', '-p', "$folder$path" =~ s{/[^/]*$}{}r) == 0 or die $!;
+        open my $file, '>', "$folder$path" or die $!;
+        print $file "$text{$path}\n";
+        close $file;
+    }
     return;
 }
 
@@ -37,7 +52,7 @@ sub made_up
 sub little_memory
 {
     $memory{file} = $ENV{PGSCALE_MEMORY} = PostgreSQL::Test::Utils::tempdir() . '/memory';
-    return _compiled('little_memory') // die 'no compiler';
+    return compiled('little_memory') // die 'no compiler';
 }
 
 sub memory_is
@@ -70,8 +85,8 @@ EOQ
 }
 
 # A record as made_up_evidence() takes it. In capitals: seconds of sessions' time in a kind of wait; s: the record's seconds;
-# sync_s: those in which the checkpointer synced; io_queue_s: seconds of sessions' waits for io workers that were all busy; else a count. What sessions need to have spent "sessions" seconds in all they
-# were clients'.
+# sync_s: those in which the checkpointer synced; io_queue_s: seconds of sessions' waits for io workers that were all busy; else a
+# count. What is missing of "sessions" seconds in all are waits for clients.
 sub record_of
 {
     my (%record) = @_;
@@ -107,54 +122,10 @@ sub settings_are
     return join '', map { "PERFORM made_up_setting('$_', '$settings{$_}');" } sort keys %settings;
 }
 
-### What a rule finds: which rule, the settings and the evidence that all of it has, and whether disks may be timed
-
-our ($rule, %settings, %evidence);
-our $probe = 'false';
-
 # A hundred seconds of ten sessions, which wait for everything, for each a time of its own: 0.235 of it for WAL, 0.26 for data
 my %mix = (s => 100, sessions => 1000, CPU => 300, WAL_SYNC => 90, WAL_WRITE => 40, WAL_WRITE_LOCK => 70, WAL_INSERT => 20,
     WAL_BUFFERS => 10, WAL_INIT => 5, DATA_READ => 110, DATA_WRITE => 80, DATA_EXTEND => 30, DATA_SYNC => 15, BUFFER_IO => 25,
     TEMP_FILE => 45, SLRU_IO => 55, BUFFER_MAPPING => 35);
-my $columns = q{CASE WHEN verdict = 'advises' THEN concat_ws('|', coalesce(setting, object), recommended, round(gain::numeric, 4), confidence)
-    ELSE verdict || ': ' || reason END};
-
-# What the rule finds in the evidence, with these settings; what is given differs from %settings and %evidence. A list of records
-# is all the evidence.
-sub finds
-{
-    my ($what, $evidence, $settings) = @_;
-    my %session = (%settings, %{ $settings // {} });
-    my @records = ref($evidence) eq 'ARRAY' ? @$evidence : ({ %evidence, %{ $evidence // {} } });
-    my %before = map { $_ => $db->sql("SELECT current_setting('$_')") } keys %session;
-    my $found;
-
-    $db->sql('DO $made_up$ BEGIN ' . settings_are(%session) . evidence_is(\@records) . ' END $made_up$');
-    $found = $db->sql("SELECT string_agg($what, E'\\n') FROM pgscale.tuning_findings('10 min', $probe) WHERE rule = '$rule'");
-    $db->sql('DO $made_up$ BEGIN ' . settings_are(%before) . ' END $made_up$') if %before;
-    return $found;
-}
-
-# found NAME, EXPECTED: a string, or a pattern; then what differs
-sub found
-{
-    my ($name, $expected, $evidence, $settings) = @_;
-    my $found = finds($columns, $evidence, $settings);
-    local $Test::Builder::Level = $Test::Builder::Level + 1;
-
-    return ref $expected ? like($found, $expected, "$rule: $name") : is($found, $expected, "$rule: $name");
-}
-
-# The numbers that come with the advice, by name, and what else stands there
-sub told
-{
-    my ($expected, $evidence, $settings) = @_;
-    my $numbers = q{concat_ws('|', verdict, current, needs, (SELECT string_agg(key || '=' || round(value::text::numeric, 4)::float8, ' ' ORDER BY key COLLATE "C")
-        FROM jsonb_each(evidence) WHERE jsonb_typeof(value) = 'number' AND key NOT IN ('used_again_fraction')))};
-    local $Test::Builder::Level = $Test::Builder::Level + 1;
-
-    return is(finds($numbers, $evidence, $settings), $expected, "$rule: with its numbers");
-}
 
 sub of_mix { return (%mix, @_) }
 1;

@@ -16,10 +16,9 @@ our ($node, $db);
 
 sub tuning_node
 {
-    $node = pgscale_node('main', init => [ allows_streaming => 1 ], conf => <<'EOC');
-synchronous_commit = off
-checkpoint_timeout = 1h
-EOC
+    my $conf = shift // '';
+
+    $node = pgscale_node('main', init => [ allows_streaming => 1 ], conf => "synchronous_commit = off\ncheckpoint_timeout = 1h\n$conf\n");
     $db = session($node);
     return;
 }

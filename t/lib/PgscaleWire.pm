@@ -171,7 +171,7 @@ sub finish
     return shift @{ $self->{results} };
 }
 
-# All of them one after the other; the last one's result.
+# All of them one after the other; the last one's result. A machine under load may take its time.
 sub run
 {
     my ($self, @texts) = @_;
@@ -180,7 +180,7 @@ sub run
     $self->send_query(@texts);
     for my $text (@texts)
     {
-        $result = $self->finish(60) or croak "no answer: $text";
+        $result = $self->finish(180) or croak "no answer: $text";
         croak "$text: the connection was lost: $result->{message}" if $result->{closed};
     }
     return $result;

@@ -1,7 +1,7 @@
 /*
  * Preloaded into a server after pgscale: in a worker that moves relations, the n-th call of one of the server's functions raises an
- * error. The calls are those that pgscale makes itself; the library puts itself in their way, in the table of addresses through which
- * pgscale reaches the server (its GOT).
+ * error. The calls are those that pgscale makes itself; the library puts itself in their way, in the table of addresses through
+ * which pgscale reaches the server (its GOT).
  *
  * struct calls in the file that FAILING_CALLS names, which all processes map, says which call is meant, and counts them all, by
  * the part of a live move that they belong to. In a critical section nothing counts, as an error would be a crash there.
@@ -59,7 +59,8 @@ void	   *failing_calls_called(long function) __attribute__((visibility("hidden")
 extern char failing_calls_entries[] __attribute__((visibility("hidden")));
 
 /*
- * An entry for each function: it says its number and goes on to the function itself, with all of the caller's arguments.
+ * An entry for each function: it says its number and goes on to the function itself, with all of the caller's arguments.  Only for
+ * x86-64: the paths of errors are the same elsewhere.
  */
 #if defined(__x86_64__)
 #define ENTRY_BYTES 16
@@ -117,46 +118,6 @@ asm(
 	"	movq %rbp, %rsp\n"
 	"	popq %rbp\n"
 	"	jmp *%r11\n");
-#elif defined(__aarch64__)
-#define ENTRY_BYTES 16
-asm(
-	".text\n"
-	".balign 16\n"
-	"failing_calls_entries:\n"
-	".set number, 0\n"
-	".rept 900\n"
-	".balign 16\n"
-	"	mov x16, #number\n"
-	"	b failing_calls_common\n"
-	".set number, number + 1\n"
-	".endr\n"
-	".balign 16\n"
-	"failing_calls_common:\n"
-	"	stp x29, x30, [sp, #-224]!\n"
-	"	mov x29, sp\n"
-	"	stp x0, x1, [sp, #16]\n"
-	"	stp x2, x3, [sp, #32]\n"
-	"	stp x4, x5, [sp, #48]\n"
-	"	stp x6, x7, [sp, #64]\n"
-	"	str x8, [sp, #80]\n"
-	"	stp q0, q1, [sp, #96]\n"
-	"	stp q2, q3, [sp, #128]\n"
-	"	stp q4, q5, [sp, #160]\n"
-	"	stp q6, q7, [sp, #192]\n"
-	"	mov x0, x16\n"
-	"	bl failing_calls_called\n"
-	"	mov x16, x0\n"
-	"	ldp x0, x1, [sp, #16]\n"
-	"	ldp x2, x3, [sp, #32]\n"
-	"	ldp x4, x5, [sp, #48]\n"
-	"	ldp x6, x7, [sp, #64]\n"
-	"	ldr x8, [sp, #80]\n"
-	"	ldp q0, q1, [sp, #96]\n"
-	"	ldp q2, q3, [sp, #128]\n"
-	"	ldp q4, q5, [sp, #160]\n"
-	"	ldp q6, q7, [sp, #192]\n"
-	"	ldp x29, x30, [sp], #224\n"
-	"	br x16\n");
 #else
 #error "this processor has no entries"
 #endif
@@ -274,11 +235,7 @@ of_library(struct dl_phdr_info *library, size_t size, void *arg)
 			const ElfW(Rela) *rela = &tables[t].first[i];
 			const int	type = ELF64_R_TYPE(rela->r_info);
 
-#if defined(__x86_64__)
 			if (type == R_X86_64_GLOB_DAT || type == R_X86_64_JUMP_SLOT)
-#else
-			if (type == R_AARCH64_GLOB_DAT || type == R_AARCH64_JUMP_SLOT)
-#endif
 				put_in_the_way((void **) (library->dlpi_addr + rela->r_offset),
 							   strings + symbols[ELF64_R_SYM(rela->r_info)].st_name);
 		}

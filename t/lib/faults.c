@@ -29,12 +29,13 @@ enum
 	MEMORY = 16
 };
 
-/* 027_tuning_change_faults.pl and 034_relocation_faults.pl know this layout */
+/* tuning_changes.pl, relocation_faults.pl and sweeper_faults.pl know this layout */
 struct orders
 {
 	int32_t		pid;			/* of the process that is meant; 0: none, -1: a
 								 * worker that moves relations; -2: a server that is asked
-								 * whether it would start stops */
+								 * whether it would start stops; -3: a writer of the
+								 * sweeper */
 	int32_t		kinds;			/* of calls that count */
 	int32_t		left;			/* so many are to come before it happens */
 	int32_t		error;			/* that the call fails with, an errno; or less a signal */
@@ -104,18 +105,21 @@ happens(int kind)
 	return 1;
 }
 
-/* By its title, which it has given itself by the time that it does anything. */
+/* Is this process meant? By its title, which it has given itself by the time that it does anything. */
 static int
-moves_relations(void)
+is_meant(void)
 {
-	return title_has("pgscale relocation worker");
+	if (orders->pid == -1)
+		return title_has("pgscale relocation worker");
+	if (orders->pid == -3)
+		return title_has("pgscale sweeper writer");
+	return orders->pid == getpid();
 }
 
 static int
 counts(int kind)
 {
-	return orders && orders->pid && (orders->kinds & kind) &&
-		(orders->pid == getpid() || (orders->pid == -1 && moves_relations()));
+	return orders && orders->pid && (orders->kinds & kind) && is_meant();
 }
 
 static int

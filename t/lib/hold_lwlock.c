@@ -31,7 +31,6 @@ PGDLLEXPORT void _PG_init(void);
 PG_FUNCTION_INFO_V1(hold_lwlock);
 PG_FUNCTION_INFO_V1(hold_buffer);
 PG_FUNCTION_INFO_V1(advisory_partition);
-PG_FUNCTION_INFO_V1(relation_partition);
 
 static shmem_request_hook_type previous_request = NULL;
 
@@ -103,16 +102,6 @@ advisory_partition(PG_FUNCTION_ARGS)
 	LOCKTAG		tag;
 
 	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (key >> 32), (uint32) key, 1);
-	PG_RETURN_INT32(LockHashPartition(LockTagHashCode(&tag)));
-}
-
-/* relation_partition(database, relation): that of a relation's lock */
-Datum
-relation_partition(PG_FUNCTION_ARGS)
-{
-	LOCKTAG		tag;
-
-	SET_LOCKTAG_RELATION(tag, PG_GETARG_OID(0), PG_GETARG_OID(1));
 	PG_RETURN_INT32(LockHashPartition(LockTagHashCode(&tag)));
 }
 

@@ -4,26 +4,22 @@
 #include "postgres.h"
 
 #include "fmgr.h"
+#include "miscadmin.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"
 
 PG_MODULE_MAGIC;
 
-PG_FUNCTION_INFO_V1(lead_lock_group);
-PG_FUNCTION_INFO_V1(join_lock_group);
+PG_FUNCTION_INFO_V1(lock_group);
 
+/* The group of that process, of which it is to be the leader or a member. */
 Datum
-lead_lock_group(PG_FUNCTION_ARGS)
-{
-	BecomeLockGroupLeader();
-	PG_RETURN_VOID();
-}
-
-Datum
-join_lock_group(PG_FUNCTION_ARGS)
+lock_group(PG_FUNCTION_ARGS)
 {
 	const int	pid = PG_GETARG_INT32(0);
 	PGPROC	   *leader = BackendPidGetProc(pid);
 
-	PG_RETURN_BOOL(leader != NULL && BecomeLockGroupMember(leader, pid));
+	if (pid == MyProcPid)
+		BecomeLockGroupLeader();
+	PG_RETURN_BOOL(leader != NULL && (pid == MyProcPid || BecomeLockGroupMember(leader, pid)));
 }

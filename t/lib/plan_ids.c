@@ -1,12 +1,5 @@
-/*-------------------------------------------------------------------------
- *
- * plan_ids.c
- *	  For t/049_sampler_dimensions.pl: gives each statement that is executed the plan
- *	  identifier that plan_ids.number says.
- *
- * Portions Copyright (c) 2026, pgscale contributors
- *
- *-------------------------------------------------------------------------
+/*
+ * Preloaded into a server: gives each statement that is executed the plan identifier that plan_ids.number says.
  */
 #include "postgres.h"
 
@@ -18,17 +11,13 @@
 PG_MODULE_MAGIC;
 
 static int	number = 0;
-static ExecutorStart_hook_type next_start = NULL;
 
 void		_PG_init(void);
 
 static void
 plan_ids_start(QueryDesc *desc, int flags)
 {
-	if (next_start)
-		next_start(desc, flags);
-	else
-		standard_ExecutorStart(desc, flags);
+	standard_ExecutorStart(desc, flags);
 
 	/* More than 32 bits, and below 0. */
 	if (number != 0)
@@ -40,6 +29,5 @@ _PG_init(void)
 {
 	DefineCustomIntVariable("plan_ids.number", "Plan identifier, in units of -10000000000.", NULL,
 							&number, 0, 0, 1000, PGC_USERSET, 0, NULL, NULL, NULL);
-	next_start = ExecutorStart_hook;
 	ExecutorStart_hook = plan_ids_start;
 }

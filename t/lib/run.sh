@@ -88,38 +88,41 @@ keep() {
 }
 rm -rf build/failed
 
-if [ -n "$REGRESS" ]; then
-    echo "# SQL tests"
-    sql() { run $((900 * slower)) "$work/regress.out" "$MAKE" --no-print-directory -s installcheck "PG_CONFIG=$bindir/pg_config" "REGRESS=$REGRESS"; }
-    sql
+# ends_alone: a subshell's own end, as that of finish
+ends_alone() { trap '[ -z "$child" ] || { kill "$child" && wait "$child"; } 2>/dev/null; exit 130' INT TERM HUP; }
+
+# sql: runs the SQL tests, says how it went, and leaves "passed failed" in $work/sql.counts
+sql() {
+    local out=$work/tree/build/regress said=$work/regress.out ok bad
+    ends_alone
+    installcheck() { run $((900 * slower)) "$said" "$MAKE" --no-print-directory -s installcheck "PG_CONFIG=$bindir/pg_config" "REGRESS=$REGRESS"; }
+    installcheck
     # as with the others below
-    if [ "$status" != 0 ] && [ "${AGAIN:-0}" -gt 0 ] && [ -e "$work/tree/build/regress/log/postmaster.log" ] &&
-        ! grep -qE "$crashed" "$work/tree/build/regress/log/postmaster.log" &&
-        [ "$(count '^not ok |\.\.\. FAILED' "$work/regress.out")" -le "$AGAIN" ]; then
-        cat "$work/regress.out" "$work/tree/build/regress/regression.diffs" 2>/dev/null || true
-        sql
+    if [ "$status" != 0 ] && [ "${AGAIN:-0}" -gt 0 ] && [ -e "$out/log/postmaster.log" ] && ! grep -qE "$crashed" "$out/log/postmaster.log" &&
+        [ "$(count '^not ok |\.\.\. FAILED' "$said")" -le "$AGAIN" ]; then
+        cat "$said" "$out/regression.diffs" 2>/dev/null || true
+        installcheck
         [ "$status" != 0 ] || echo "UNSTABLE: an SQL test failed at first and passed at the second run of all"
     fi
-    grep -E '^(ok|not ok|test) |\.\.\. ' "$work/regress.out" || true
+    echo "# SQL tests"
+    grep -E '^(ok|not ok|test) |\.\.\. ' "$said" || true
     # "test x ... ok" until 15, "ok 1 - x" since 16
-    ok=$(count '^ok |^(test| +)[^.]*\.\.\. ok ' "$work/regress.out")
-    bad=$(count '^not ok |\.\.\. FAILED' "$work/regress.out")
+    ok=$(count '^ok |^(test| +)[^.]*\.\.\. ok ' "$said")
+    bad=$(count '^not ok |\.\.\. FAILED' "$said")
     if [ "$status" != 0 ]; then
         [ "$bad" != 0 ] || bad=1
-        out=$work/tree/build/regress
-        cat "$work/regress.out"
-        cat "$out/regression.diffs" 2>/dev/null || true
+        cat "$said" "$out/regression.diffs" 2>/dev/null || true
         tail -n 60 "$out/log/postmaster.log" 2>/dev/null || cat "$out/log/initdb.log" 2>/dev/null || true
-        keep sql "$out/regression.diffs" "$out/results" "$out/log" "$work/regress.out"
+        keep sql "$out/regression.diffs" "$out/results" "$out/log" "$said"
     fi
-    passed=$((passed + ok)) failed=$((failed + bad))
-fi
+    echo "$ok $bad" >"$work/sql.counts"
+}
 
 # tap TEST: runs one, says how it went, and leaves "passed failed" in $work/NAME.counts
 tap() {
     local test=$1 name since=$SECONDS ok bad
     name=$(basename "$test" .pl)
-    trap '[ -z "$child" ] || { kill "$child" && wait "$child"; } 2>/dev/null; exit 130' INT TERM HUP
+    ends_alone
     # the names of the output folders differ: TESTDIR until 15, the other two since 16
     mkdir -p "$work/$name/tmp_check/log"
     [ ${#user[@]} = 0 ] || chown -R nobody "$work/$name"
@@ -142,18 +145,17 @@ tap() {
 
 # Most of their time they wait for something to happen, so more of them run at a time than there are processors.
 at_once=${JOBS:-$(($(nproc) * 2))}
-# Those that take longest first, by their numbers, so that none of them is left alone at the end.
-longest='018 055 007 034 054 026 013 021 022 051 031 011 047 010 061 065 037 006 045 029 015 056 039 062 050 033 020'
-scheduled=()
-for number in $longest ''; do
-    for test in $TAP; do
-        case "${test##*/}" in "$number"*) [[ " ${scheduled[*]} " == *" $test "* ]] || scheduled+=("$test") ;; esac
-    done
-done
+# The largest files first, most likely those that take longest: so that none of them is left alone at the end.
+# shellcheck disable=SC2086  # words
+mapfile -t scheduled < <([ -z "$TAP" ] || ls -S $TAP)
 [ -z "$TAP" ] || [ -e "$work/perl/PostgreSQL" ] || { echo "PostgreSQL::Test is missing: run make test"; exit 1; }
 if [ -n "$TAP" ]; then
     run $((120 * slower)) "$work/initdb.out" initdb -D "$work/template" -A trust -N
     [ "$status" = 0 ] || { cat "$work/initdb.out"; exit 1; }
+fi
+if [ -n "$REGRESS" ]; then
+    (sql >"$work/sql.said" 2>&1; cat "$work/sql.said") &
+    tests+=($!)
 fi
 for test in "${scheduled[@]}"; do
     [ ${#tests[@]} -lt "$at_once" ] || wait -n || true
@@ -183,7 +185,7 @@ if [ "${AGAIN:-0}" -gt 0 ]; then
     done
 fi
 
-for test in $TAP; do
+for test in ${REGRESS:+sql} $TAP; do
     read -r ok bad <"$work/$(basename "$test" .pl).counts" || { ok=0 bad=1; }
     passed=$((passed + ok)) failed=$((failed + bad))
 done

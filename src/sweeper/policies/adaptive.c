@@ -40,7 +40,7 @@
  *
  * While writes are short, neighbours of a victim leave earlier than with the hand only:
  * a neighbour with a count of 2 or less would leave within two more passes, and would
- * mostly be dirty again by then.  In bench/sweeper/model, with uniform keys and 1.7
+ * mostly be dirty again by then.  In a simulated cache, with uniform keys and 1.7
  * times the data that fits, the clock so has 4.4 transactions a disk write instead of
  * 3.6, with the same misses.
  *

@@ -1,0 +1,163 @@
+/*
+ * Shared buffers that are made up: src/base/shared_buffers.c itself, over headers that a test fills. Includes what drivers of the
+ * sweeper need, so it comes first; the number of BUFFERS is defined before. A page is known by its block, which is its hash, too.
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "storage/buf_internals.h"
+#include "utils/builtins.h"
+
+#include "base/shared_buffers.h"
+#include "steps.h"
+
+PG_MODULE_MAGIC;
+
+#define NBuffers	BUFFERS
+
+static BufferDesc descs[BUFFERS];
+static int64 server_hand = 0;
+static int	looks = 0;			/* at headers */
+static void (*at_look) (void) = NULL;	/* what happens before one */
+static void (*in_read) (void) = NULL;	/* or in the middle of it */
+
+#undef GetBufferDescriptor
+#define GetBufferDescriptor(buf)		(&descs[buf])
+#define StrategyFreeBuffer(desc)		((desc)->freeNext = FREENEXT_END_OF_LIST)
+#undef pg_read_barrier
+#define pg_read_barrier()				(in_read ? in_read() : (void) 0)
+#define pgscale_buffer_look				true_buffer_look
+#define pgscale_buffer_read				true_buffer_read
+#define pgscale_buffer_find				true_buffer_find
+#define pgscale_buffer_page_hash		true_buffer_page_hash
+#define pgscale_buffers_hand			true_buffers_hand
+#define pgscale_buffers_any_listed		true_buffers_any_listed
+#include "base/shared_buffers.c"
+#undef pg_read_barrier
+#define pg_read_barrier()				pg_memory_barrier()
+#undef pgscale_buffer_look
+#undef pgscale_buffer_read
+#undef pgscale_buffer_find
+#undef pgscale_buffer_page_hash
+#undef pgscale_buffers_hand
+#undef pgscale_buffers_any_listed
+
+PgscaleLwlock pgscale_lwlock_look(const LWLock *lock) { return (PgscaleLwlock) {0}; }
+
+void
+pgscale_buffer_look(int buf, PgscaleBuffer *buffer)
+{
+	looks++;
+	if (at_look)
+		at_look();
+	true_buffer_look(buf, buffer);
+}
+
+bool
+pgscale_buffer_read(int buf, PgscaleBuffer *buffer, PgscalePage *page)
+{
+	looks++;
+	if (at_look)
+		at_look();
+	return true_buffer_read(buf, buffer, page);
+}
+
+uint32 pgscale_buffer_page_hash(const PgscalePage *page) { return page->block; }
+uint64 pgscale_buffers_hand(void) { return (uint64) server_hand; }
+
+bool
+pgscale_buffers_any_listed(void)
+{
+	for (int buf = 0; buf < BUFFERS; buf++)
+		if (pgscale_buffer_listed(buf))
+			return true;
+	return false;
+}
+
+static void
+same(const char *got, const char *want, const char *name)
+{
+	const bool	ok = strcmp(got, want) == 0;
+
+	appendStringInfo(&lines, "%s %s: %s", ok ? "ok" : "not ok", name, got);
+	appendStringInfo(&lines, "%s%s\n", ok ? "" : " instead of ", ok ? "" : want);
+}
+
+static PgscalePage
+page_of(BlockNumber block)
+{
+	PgscalePage page = {.locator = {1, 2, 3},.fork = MAIN_FORKNUM,.block = block};
+
+	return page;
+}
+
+static BlockNumber page_in(int buf) { return descs[buf].tag.blockNum; }
+
+/* The server's hand is not in the middle of anything, so a state is simply set. */
+static void
+set_state(int buf, PgscaleBufferState state)
+{
+	PgscaleBufferState now = pgscale_compat_state_read(&descs[buf].state);
+
+	while (!pgscale_compat_state_exchange(&descs[buf].state, &now, state))
+		;
+}
+
+static int usage(int buf) { return buffer_usage_of(pgscale_compat_state_read(&descs[buf].state)); }
+
+static void
+set_usage(int buf, int count)
+{
+	set_state(buf, buffer_with_usage(pgscale_compat_state_read(&descs[buf].state), count));
+}
+
+/* BM_DIRTY, BUF_REFCOUNT_ONE for a pin, BM_LOCKED for a header that cannot be read. */
+static void
+set_flag(int buf, PgscaleBufferState flag, bool on)
+{
+	const PgscaleBufferState state = pgscale_compat_state_read(&descs[buf].state);
+
+	set_state(buf, on ? state | flag : state & ~flag);
+}
+
+static bool
+is_dirty(int buf)
+{
+	return (pgscale_compat_state_read(&descs[buf].state) & BM_DIRTY) != 0;
+}
+
+static void
+take_off_list(int buf)
+{
+#if PGSCALE_FREELIST
+	descs[buf].freeNext = FREENEXT_NOT_IN_LIST;
+#endif
+}
+
+/* The buffer has that page, clean, with that count. */
+static void
+hold(int buf, BlockNumber block, int count)
+{
+	const PgscalePage page = page_of(block);
+
+	make_tag(&descs[buf].tag, &page);
+	take_off_list(buf);
+	set_state(buf, buffer_with_usage(BM_TAG_VALID | BM_VALID | BM_PERMANENT, count));
+}
+
+int
+pgscale_buffer_find(const PgscalePage *page)
+{
+	for (int buf = 0; buf < BUFFERS; buf++)
+	{
+		PgscalePage its;
+
+		pgscale_buffer_page(buf, &its);
+		if (pgscale_buffer_page_equal(&its, page))
+			return buf;
+	}
+	return -1;
+}

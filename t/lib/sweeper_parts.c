@@ -1,0 +1,145 @@
+/*
+ * Puts into the shared memory of the sweepers, while they do nothing, what is to be shown or judged. shares.c itself finds it.
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "storage/latch.h"
+#include "utils/wait_event.h"
+
+#include "base/timer.h"
+#include "base/units.h"
+
+PG_MODULE_MAGIC;
+
+PG_FUNCTION_INFO_V1(set_counts);
+PG_FUNCTION_INFO_V1(add_counts);
+PG_FUNCTION_INFO_V1(set_state);
+PG_FUNCTION_INFO_V1(set_few_slots);
+PG_FUNCTION_INFO_V1(set_warm);
+PG_FUNCTION_INFO_V1(wait_to_write);
+
+#include "base/timer.c"
+#include "sweeper/policies/adaptive.c"
+#include "sweeper/policies/page_history.c"
+#undef GHOST_WAYS
+#include "sweeper/policies/shadow.c"
+#include "sweeper/policies/policies.c"
+#include "sweeper/shares.c"
+
+PgscaleSweeperSettings pgscale_sweeper_settings;
+uint64		(*pgscale_counters_own_writes) (void);
+bool		(*pgscale_buffer_page_worth) (int buf, const PgscalePage *page, PgscalePageWorth *worth);
+
+int64 pgscale_counters_backend_writes(PgscaleBackendWrites *count, LWLock *lock, bool anew) { return 0; }
+bool pgscale_sweeper_page_worth(int buf, const PgscalePage *page, PgscalePageWorth *worth) { return false; }
+
+bool pgscale_sweeper_policy_report(const PgscaleSweeperShare *share, PgscaleSweeperPolicyReport *report,
+								   uint32 *begun) { return false; }
+/* The n-th of that many. */
+static PgscaleSweeperShare *
+of_workers(int n, int workers)
+{
+	if (!shared)
+	{
+		LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+		pgscale_sweeper_shares_startup(workers);
+		LWLockRelease(AddinShmemInitLock);
+	}
+	return shares[n];
+}
+
+/*
+ * set_counts(workers, from): each count of the first worker is another number, from that one on; two of its writers have some,
+ * too
+ */
+Datum
+set_counts(PG_FUNCTION_ARGS)
+{
+	PgscaleSweeperShare *share = of_workers(0, PG_GETARG_INT32(0));
+	const uint64 from = PG_GETARG_INT64(1);
+
+	for (int i = 0; i < sizeof(share->counts) / sizeof(uint64); i++)
+		((uint64 *) &share->counts)[i] = from * (i + 1);
+	for (int w = 0; w < PGSCALE_SWEEPER_MAX_WRITERS; w++)
+		for (int i = 0; i < sizeof(share->writers[w].counts) / sizeof(uint64); i++)
+			((uint64 *) &share->writers[w].counts)[i] = w == 0 || w == PGSCALE_SWEEPER_MAX_WRITERS - 1 ? from * (100 + i) : 0;
+	PG_RETURN_VOID();
+}
+
+/* add_counts(workers, supplied, consumed, starved, written, runs, write_ns): half of what was consumed was used again */
+Datum
+add_counts(PG_FUNCTION_ARGS)
+{
+	PgscaleSweeperShare *share = of_workers(0, PG_GETARG_INT32(0));
+	PgscaleSweeperWriteCounts *write = &share->writers[PGSCALE_SWEEPER_MAX_WRITERS - 1].counts;
+
+	share->counts.supplied_clean += PG_GETARG_INT64(1);
+	share->counts.consumed += PG_GETARG_INT64(2) / 2;
+	share->counts.reused += PG_GETARG_INT64(2) - PG_GETARG_INT64(2) / 2;
+	share->counts.starved += PG_GETARG_INT64(3);
+	write->written += PG_GETARG_INT64(4);
+	write->runs += PG_GETARG_INT64(5);
+	write->write_ns += PG_GETARG_INT64(6);
+	PG_RETURN_VOID();
+}
+
+/* set_state(workers, state, reason, number, stood_down, its number, seconds ago, no_slots, stuck, seconds since the last tick) */
+Datum
+set_state(PG_FUNCTION_ARGS)
+{
+	const int64 now = pgscale_timer_clock();
+
+	for (int i = 0; i < PG_GETARG_INT32(0); i++)
+	{
+		PgscaleSweeperShare *share = of_workers(i, PG_GETARG_INT32(0));
+
+		share->state = PG_GETARG_INT32(1);
+		share->reason = PG_GETARG_INT32(2);
+		share->reason_number = PG_GETARG_FLOAT8(3);
+		share->stood_down = PG_GETARG_INT32(4);
+		share->stood_down_number = PG_GETARG_FLOAT8(5);
+		share->stood_down_ns = PG_GETARG_INT32(6) < 0 ? 0 : now - PG_GETARG_INT32(6) * NS_PER_S;
+		share->no_slots = PG_GETARG_BOOL(7);
+		share->stuck = PG_GETARG_BOOL(8);
+		/* whom health takes for the sweeper */
+		pg_atomic_write_u32(&share->pid, PG_GETARG_INT32(1) == PGSCALE_SWEEPER_OFF ? 0 : MyProcPid);
+		share->decided_ns = share->last_tick_ns = now - PG_GETARG_INT32(9) * NS_PER_S;
+	}
+	PG_RETURN_VOID();
+}
+
+/* set_few_slots(workers, writers, pressed): as if it had found no slot for more writers; 0: it has */
+Datum
+set_few_slots(PG_FUNCTION_ARGS)
+{
+	PgscaleSweeperShare *share = of_workers(0, PG_GETARG_INT32(0));
+
+	share->few_slots = PG_GETARG_INT32(1) > 0;
+	share->writers_now = Max(PG_GETARG_INT32(1), PGSCALE_SWEEPER_FIRST_WRITERS);
+	share->pressed = PG_GETARG_FLOAT8(2);
+	PG_RETURN_VOID();
+}
+
+/* set_warm(workers): as if all buffers had been used */
+Datum
+set_warm(PG_FUNCTION_ARGS)
+{
+	for (int i = 0; i < PG_GETARG_INT32(0); i++)
+		of_workers(i, PG_GETARG_INT32(0))->warm = true;
+	PG_RETURN_VOID();
+}
+
+/* wait_to_write(): seems to wait to write a page, until it is cancelled */
+Datum
+wait_to_write(PG_FUNCTION_ARGS)
+{
+	while (true)
+	{
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 600000L, WAIT_EVENT_DATA_FILE_WRITE);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
+	PG_RETURN_VOID();
+}

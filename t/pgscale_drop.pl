@@ -1,0 +1,94 @@
+# What DROP EXTENSION drops, the ways in which it can be dropped, and the statements of doc/operations.md that keep archive and
+# journal, as they stand there.
+use strict;
+use warnings;
+use PgscaleTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = pgscale_node('main', conf => "pgscale.sampler_debug_period = 1s\npgscale.archive_database = postgres\n");
+my $db = session($node);
+my ($section) = slurp_file('doc/operations.md') =~ /^### Keep archive and journal\n(.*?)^##/ms;
+my ($copy, $restore, @more) = $section =~ /^```sql\n(.*?)^```$/gms;
+ok(defined $restore && !@more, 'the page has statements for before and after');
+
+$db->sql('CREATE TABLE t (i int); CREATE ROLE other SUPERUSER LOGIN');
+$db->sql("SET application_name = 'shop'; SELECT count(*) FROM generate_series(1, 1000000)");
+$db->sql($_) for q{CALL pgscale.set('work_mem', '8MB', true)}, q{CALL pgscale.set('maintenance_work_mem', '96MB', true)}, q{CALL pgscale.set('work_mem', '9MB', true)};
+my $change = q{SELECT max(change) FROM pgscale.tuning_journal WHERE setting = '%s'};
+$db->sql('CALL pgscale.revert(' . $db->sql(sprintf $change, 'maintenance_work_mem') . ', true)');
+$db->poll_ok('SELECT count(*) > 3 FROM pgscale.archive_minutes', 'an archive');
+$db->set('random_page_cost' => 3);
+$db->poll_ok(q{SELECT count(*) FROM pgscale.archive_changes WHERE setting = 'random_page_cost'}, 'with a change of a setting', 1);
+# two more days, one of them by hours
+$db->sql(q{SELECT pgscale_internal.archive_partition('archive_minute', (now() AT TIME ZONE 'UTC')::date - d),
+    pgscale_internal.archive_partition('archive_query', (now() AT TIME ZONE 'UTC')::date - d) FROM generate_series(1, 2) d});
+$db->sql(q{DO $$ DECLARE columns text := (SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum) FROM pg_attribute
+        WHERE attrelid = 'pgscale_internal.archive_minute'::regclass AND attnum > 1 AND NOT attisdropped);
+    BEGIN
+        EXECUTE format('INSERT INTO pgscale_internal.archive_minute (at, %1$s) SELECT at - make_interval(days => d), %1$s
+            FROM (SELECT * FROM pgscale_internal.archive_minute ORDER BY at LIMIT 3) m, generate_series(1, 2) d', columns);
+        INSERT INTO pgscale_internal.archive_query SELECT day - d, queryid, first_seen, last_seen, query
+            FROM pgscale_internal.archive_query, generate_series(1, 2) d WHERE day = (now() AT TIME ZONE 'UTC')::date;
+        PERFORM pgscale_internal.archive_roll_up('archive_minute_' || to_char((now() AT TIME ZONE 'UTC')::date - 2, 'YYYYMMDD'));
+    END $$});
+$db->set('pgscale.archive_database' => '');
+$db->poll_ok(q{SELECT state FROM pgscale.health WHERE feature = 'archive'}, 'the archive stands still', 'off');
+$db->poll_ok(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'pgscale archive%'}, 'and nothing writes it', 0);
+
+my $rows = q{SELECT (SELECT string_agg(md5(m::text), ' ' ORDER BY at) FROM pgscale_internal.archive_minute m), (SELECT sum(wait_ms) FROM pgscale.archive_waits),
+    (SELECT count(*) FROM pgscale.archive_waits), (SELECT count(DISTINCT (at AT TIME ZONE 'UTC')::date) FROM pgscale.archive_minutes),
+    (SELECT string_agg(md5(q::text), ' ' ORDER BY q::text) FROM pgscale.archive_queries q),
+    (SELECT string_agg(md5(c::text), ' ' ORDER BY c::text) FROM pgscale.archive_changes c),
+    (SELECT string_agg(concat_ws(' ', change, setting, old_value, new_value, state, requested_by, requested_at, applied_at, revert_of, reverted_by, node),
+        ' ' ORDER BY change) FROM pgscale.tuning_journal)};
+my $before = $db->sql($rows);
+like($before, qr/^\w{32} [^|]+\|[\d.]+\|[1-9]\d*\|[34]\|\w{32}[^|]*\|\w{32}[^|]*\|.*reverted/s, 'there is something to keep');
+
+### Ways to drop it
+
+my $notices = qr/NOTICE: .*the archive from \S+ to \S+ is dropped\n.*HINT: .*kept_minutes.*"Keep archive and journal" in doc\/operations\.md.*NOTICE: .*1 setting keeps its changed value.*HINT: .*"Keep archive and journal" in doc\/operations\.md/s;
+for my $how ('DROP EXTENSION pgscale', 'DROP EXTENSION pgscale CASCADE', 'DROP EXTENSION IF EXISTS pgscale', q{DO 'BEGIN DROP EXTENSION pgscale; END'})
+{
+    $db->sql('BEGIN');
+    like($db->sql($how), $notices, "$how says what is lost and how to keep it");
+    $db->sql('ROLLBACK');
+}
+$db->sql('BEGIN; ALTER TABLE pgscale_internal.tuning_change RENAME COLUMN setting TO another');
+like($db->sql('DROP EXTENSION pgscale'), qr/NOTICE: .*the archive from.*WARNING: .*part of what DROP EXTENSION pgscale discards is not known: column .* does not exist/s,
+    'what it cannot say, it says so, and is dropped');
+$db->sql('ROLLBACK');
+like(join(' ', $db->try('DROP SCHEMA pgscale CASCADE')), qr/^2BP01 .*extension pgscale requires it.*HINT: .*drop extension pgscale/s,
+    'DROP SCHEMA does not drop it');
+is($db->sql($rows), $before, 'all is still there');
+$db->sql('BEGIN');
+unlike($db->sql('DROP EXTENSION plpgsql CASCADE'), qr/archive/, 'dropped with what it needs, it says nothing');
+is($db->sql(q{SELECT count(*) FROM pg_extension WHERE extname = 'pgscale'}), 0, 'and is dropped');
+$db->sql('ROLLBACK');
+
+### The statements of the page
+
+$db->sql($copy =~ s/;\n\z//r);
+$db->sql('DROP EXTENSION pgscale');
+is($db->sql(q{SELECT count(*) FROM pg_class WHERE relname ~ '^(archive|tuning)_'}), 0, 'all is gone');
+$db->sql('CREATE EXTENSION pgscale');
+is($db->sql('SELECT count(*) FROM pgscale.archive_minutes'), 0, 'and does not come back by itself');
+$db->sql($restore =~ s/;\n\z//r);
+is($db->sql($rows), $before, 'but with these statements');
+is($db->sql(q{SELECT count(*) FROM pg_class WHERE relname LIKE 'kept%' AND relnamespace <> 'pgscale'::regnamespace}), 0, 'which leave nothing behind');
+is($db->sql(q{SELECT count(*) FROM pgscale.archive_minutes WHERE origin IS NOT NULL}), 0, 'the rows are of here');
+$db->sql('CALL pgscale.revert(' . $db->sql(sprintf $change, 'work_mem') . ', true)');
+$db->poll_ok('SHOW work_mem', 'a change from before is reverted', '8MB');
+$db->sql(q{CALL pgscale.set('work_mem', '10MB', true)});
+is($db->sql('SELECT count(*) = count(DISTINCT change), max(change) > 4 FROM pgscale.tuning_journal'), 't|t', 'and new ones follow');
+my $minutes = $db->sql('SELECT count(*) FROM pgscale.archive_minutes');
+$db->set('pgscale.archive_database' => 'postgres');
+$db->poll_ok("SELECT count(*) > $minutes FROM pgscale.archive_minutes", 'the archive goes on');
+
+# of another superuser
+$db->sql('SET ROLE other; DROP EXTENSION pgscale; CREATE EXTENSION pgscale; RESET ROLE');
+unlike($db->sql('DROP OWNED BY other'), qr/archive/, 'DROP OWNED says nothing');
+is($db->sql(q{SELECT count(*) FROM pg_extension WHERE extname = 'pgscale'}), 0, 'and drops it');
+$db->quit;
+$node->stop;
+done_testing();

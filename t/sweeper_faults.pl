@@ -1,0 +1,108 @@
+# The disk refuses what the sweeper writes. It counts and logs its errors, about one a second of each writer; sessions work on,
+# nothing is lost, and it goes on by itself when the disk does. After a failed sync the server starts again, as it always does.
+# Runs on 18, too.
+use strict;
+use warnings;
+use PgscaleMadeUp qw(compiled);
+use PgscaleTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($ENOSPC, $EIO) = (28, 5);
+my ($WRITERS, $WRITE, $SYNC) = (-3, 2, 4);
+my $library = compiled('faults') // plan skip_all => 'no compiler';
+my $orders = $ENV{PGSCALE_FAULTS} = PostgreSQL::Test::Utils::tempdir() . '/orders';
+
+# The calls of a kind about relations fail in a process; without arguments none does any more.
+sub order
+{
+    my ($pid, $kind, $error) = @_;
+
+    append_to_file($orders, '');
+    open my $file, '+<', $orders or die $!;
+    print $file pack 'l6 Z64 Z1024', $pid // 0, $kind // 0, 0, $error // 0, 0, 1, '/base/', '/none';
+    close $file;
+    return;
+}
+
+order();
+my $node;
+{
+    local $ENV{LD_PRELOAD} = $library;
+    # few buffers: a page that was taken for written, and was not, is soon read again as it was
+    $node = pgscale_node('main', init => [ extra => ['-k'] ], conf => <<"EOC");
+shared_buffers = 8MB
+fsync = on
+max_worker_processes = 20
+checkpoint_timeout = 1h
+bgwriter_lru_maxpages = 0
+pgscale.sweeper = on
+pgscale.sweeper_adaptive = off
+pgscale.sweeper_writers = 2
+pgscale.sweeper_mode = ${\ sweeper_mode()}
+EOC
+}
+my $db = session($node);
+
+$db->churn_table(40000);
+my @churning = churn($node, 4);
+$db->sweeps_on('the sweeper works') or BAIL_OUT('it does not work');
+my @sweeper = $db->sweeper_pids('1');
+
+for my $fault ([ 'a full disk', $ENOSPC, sweeper_mode() ], [ 'EIO', $EIO, 'window' ])
+{
+    my ($name, $error, $mode) = @$fault;
+    my $log = -s $node->logfile;
+
+    $db->set('pgscale.sweeper_mode', $mode);
+    $db->poll_ok('SELECT mode FROM pgscale.sweeper_stats', "mode $mode", $mode);
+    $db->sweeps_on('it works in it');
+    my ($errors, $since) = split /\|/, $db->sql('SELECT errors, clock_timestamp() FROM pgscale.sweeper_stats');
+    order($WRITERS, $WRITE, $error);
+    $db->poll_ok("SELECT errors >= $errors + 5 FROM pgscale.sweeper_stats", "$name: its errors are counted");
+
+    # What it failed to write is neither lost nor locked, nor pinned, for which this vacuum would wait.
+    my $n = $db->sql('SELECT sum(n) FROM churned');
+    $db->poll_ok("SELECT sum(n) > $n + 2000 FROM churned", "$name: sessions work on");
+    is(($db->try($_))[0], '00000', "$name: $_") for 'VACUUM (FREEZE) churn', 'CHECKPOINT';
+    $db->churn_right("$name: the data is right meanwhile");
+
+    my ($more, $seconds) = split /\|/, $db->sql("SELECT errors - $errors, extract(epoch FROM clock_timestamp() - '$since')
+        FROM pgscale.sweeper_stats");
+    cmp_ok($more, '<=', 2 * (1 + $seconds), "$name: no more than one error a second of each of two writers");
+    order();
+    my ($counted, $logged);
+    until_true(sub {
+        $logged = () = slurp_file($node->logfile, $log) =~ /ERROR:  could not write blocks? \d+/g;
+        $counted = $db->sql("SELECT errors - $errors FROM pgscale.sweeper_stats");
+        return $counted == $logged;
+    });
+    is($logged, $counted, "$name: each is in the log");
+    $db->sweeps_on("$name is over: the sweeper goes on");
+    is(join(' ', $db->sweeper_pids('1')), "@sweeper", 'in the same process');
+    unlike(slurp_file($node->logfile, $log), qr/PANIC|FATAL|exited with|terminated by/, "$name: no process has ended");
+}
+$db->churn_end(@churning);
+$db->churn_right('the data is right');
+
+# A failed sync: after that, nobody knows what is on the disk, but the WAL does.
+@churning = churn($node, 4);
+$db->sweeps_on('it writes');
+my $log = -s $node->logfile;
+order($db->sql(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'}), $SYNC, $EIO);
+eval { $db->try('CHECKPOINT') };
+until_ok(sub { slurp_file($node->logfile, $log) =~ /PANIC:  could not fsync file "base.*all server processes terminated/s },
+    'EIO of a sync: the server starts again');
+order();
+$_->quit for $db, @churning;
+until_ok(sub { system('pg_isready', '-q', '-h', $node->host, '-p', $node->port) == 0 }, 'and accepts sessions');
+$db = session($node);
+$db->churn_right('with all data');
+@churning = churn($node, 4);
+$db->sweeps_on('the sweeper works again');
+$db->churn_end(@churning);
+$db->churn_right('the data is right');
+$db->quit;
+$node->stop;
+
+done_testing();

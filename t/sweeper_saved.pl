@@ -1,0 +1,224 @@
+# What the sweeper's policy remembers, over a restart of the server: kept by a clean shutdown, by each sweeper for itself; nothing
+# after a crash; and whatever a file says, the server starts, and the reason why it is ignored is in the log and in
+# replacement_stats. Which pages are kept, with which scores, and what files are ignored, is checked in t/lib/saved_steps.c.
+use strict;
+use warnings;
+use PgscaleKept;
+use PgscaleTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = pgscale_node('main', init => [ allows_streaming => 1 ], conf => <<"EOC");
+shared_buffers = 8MB
+max_worker_processes = 32
+checkpoint_timeout = 1h
+synchronous_commit = off
+bgwriter_lru_maxpages = 0
+enable_seqscan = off
+enable_bitmapscan = off
+pgscale.sweeper = on
+pgscale.sweeper_mode = ${\ sweeper_mode()}
+pgscale.sweeper_adaptive = off
+pgscale.sweeper_writers = 2
+pgscale.sweeper_policy = history
+EOC
+my $db = session($node);
+my $buffers = 1024;
+
+sub file_of { my $n = shift; return ($_[0] // $node)->data_dir . "/pg_stat/pgscale_sweeper_$n.stat"; }
+sub content { return slurp_file(file_of(shift), 0); }
+my $file = file_of(1);
+
+# a file's numbers
+sub header
+{
+    my %header;
+
+    @header{qw(format catversion block_size hash buffers workers worker choice pages unused)} = unpack 'L7lLL', shift;
+    return \%header;
+}
+
+sub begin
+{
+    my $conf = shift;
+
+    $node->append_conf('postgresql.conf', $conf) if $conf;
+    $node->start;
+    $db = session($node);
+    return;
+}
+
+# Until the sweepers have begun, what they have taken from their files, and why not
+sub restored
+{
+    my $rows = shift // 1;
+
+    $db->poll_ok('SELECT count(*) FROM pgscale.sweeper_stats WHERE ticks > 0', "$rows at work", $rows);
+    return $db->sql('SELECT restored, restore_problem FROM pgscale.replacement_stats ORDER BY worker');
+}
+
+sub end
+{
+    $db->quit;
+    $node->stop(shift // 'fast');
+    return;
+}
+
+# Reads all of a table that is four times as large as the buffers, through an index, until what the sweeper has supplied was taken
+# that often.
+sub sweeps
+{
+    my $more = shift // 2000;
+    my $session = shift // $db;
+    my $before = $session->sql('SELECT sum(consumed) FROM pgscale.sweeper_stats');
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+    return until_ok(
+        sub {
+            $session->sql('SELECT count(filler) FROM large WHERE i > 0');
+            return $session->sql("SELECT sum(consumed) >= $before + $more FROM pgscale.sweeper_stats") eq 't';
+        },
+        'pages come and go') || !diag $session->sql('SELECT json_agg(s) FROM pgscale.sweeper_stats s');
+}
+
+### A clean shutdown, and the next start
+
+$db->sql(q{CREATE TABLE large (i int PRIMARY KEY, filler char(1000))});
+$db->sql(q{INSERT INTO large SELECT i, '' FROM generate_series(1, 30000) i});
+is(restored(), '0|', 'at first there is nothing to restore');
+sweeps();
+ok(!-e $file, 'no file while the server runs');
+end();
+ok(-e $file, 'a file after a fast shutdown');
+my $good = content(1);
+my $header = header($good);
+is(join(' ', @$header{qw(block_size buffers workers worker)}), "8192 $buffers 1 0", 'of this server and this sweeper');
+like($header->{choice}, qr/^[0-4]$/, 'and what adaptive would choose');
+is($header->{pages}, $buffers, 'with as many pages as there are buffers');
+is(length $good, 40 + 8 * $header->{pages} + 4, 'of eight bytes each');
+is(with_checksum(substr $good, 0, -4), $good, 'and a checksum');
+is(scalar grep({ m{sweeper[^/]*tmp$} } glob $node->data_dir . '/pg_stat/*'), 0, 'and no other file');
+my $log = -s $node->logfile;
+begin();
+is(restored(), "$buffers|", 'the next start restores all of them');
+ok(!-e $file, 'and removes the file');
+unlike(substr(slurp_file($node->logfile), $log), qr/ignoring|pgscale_sweeper/, 'without a word in the log');
+
+# Before anything has come or gone, what was restored is kept, except where many pages share a place.
+end('smart');
+my $again = header(content(1))->{pages};
+cmp_ok($again, '>', 0.9 * $buffers, 'a smart shutdown keeps it, too');
+begin();
+is(restored(), "$again|", 'and it is restored');
+
+### None
+
+end('immediate');
+ok(!-e $file, 'an immediate shutdown leaves none');
+begin();
+is(restored(), '0|', 'and nothing is restored after it');
+sweeps();
+my ($pid) = $db->sweeper_pids('1');
+kill 'KILL', $pid;
+$db->quit;
+until_ok(sub { (psql_once($node,
+    "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pgscale sweeper 1' AND pid <> $pid"))[1] eq '1' },
+    'a sweeper is killed, and the server starts anew');
+$db = session($node);
+is(restored(), '0|', 'without a history');
+sweeps();
+end();
+is(header(content(1))->{pages}, $buffers, 'and keeps what it has learned since');
+
+# Off when it starts: the file is old when it is on again.
+begin('pgscale.sweeper = off');
+ok(!-e $file, 'a start with the sweeper off removes the file');
+end();
+ok(!-e $file, 'and there is nothing to write');
+write_bytes($file, $good);
+begin('pgscale.sweeper = on');
+is(restored(), "$buffers|", 'on again, one that was put back is read');
+$db->set('pgscale.sweeper', 'off');
+$db->poll_ok('SELECT state FROM pgscale.sweeper_stats', 'switched off', 'off');
+end();
+ok(!-e $file, 'a sweeper that is off at the shutdown keeps nothing');
+$node->start;
+$node->safe_psql('postgres', 'ALTER SYSTEM RESET pgscale.sweeper');
+$node->stop;
+
+### A file of another's making
+
+my $flipped = $good;
+substr($flipped, 2000, 1) ^= "\1";
+write_bytes($file, $flipped);
+my $from = -s $node->logfile;
+begin();
+is(restored(), '0|its checksum is wrong', 'a flipped bit: nothing is restored, and replacement_stats says why');
+my @lines = grep { /pgscale_sweeper/ } split /\n/, slurp_file($node->logfile, $from);
+is(scalar @lines, 1, 'there is one line in the log');
+like($lines[0], qr/LOG:  ignoring file "pg_stat\/pgscale_sweeper_1.stat": its checksum is wrong$/, 'which says it, too');
+ok(!-e $file, 'and the file is gone');
+end('immediate');
+mkdir $file or die $!;
+begin();
+is(restored(), '0|', 'a folder in its place: the server starts');
+end();
+rmdir $file or die "$file: $!";
+
+### Several sweepers, and the one that adapts
+
+write_bytes($file, $good);
+begin("pgscale.sweeper_workers = 3\npgscale.sweeper_policy = adaptive");
+like(restored(3), qr/^0\|it is of another sweeper.*\n0\|\n0\|$/, 'three sweepers, of which one finds the file');
+sweeps();
+end();
+is(join(' ', map { my $h = header(content($_)); "$h->{workers} $h->{worker} " . ($h->{choice} >= 0) } 1 .. 3), '3 0 1 3 1 1 3 2 1',
+    'each has a file, with the choice that was in force');
+my @pages = map { header(content($_))->{pages} } 1 .. 3;
+begin();
+is(restored(3), join("\n", map { "$_|" } @pages), 'and restores it');
+end();
+begin('pgscale.sweeper_workers = 1');
+ok(!-e file_of(2) && !-e file_of(3), 'the files of sweepers that there are no more are removed');
+is(restored(), '0|it is of another sweeper, or pgscale.sweeper_workers was another', 'and the first one is ignored');
+sweeps();
+end();
+
+### A standby
+
+begin();
+my $standby = pgscale_standby($node);
+ok(!-e file_of(1, $standby), 'a base backup has no such file');
+my $on_standby = session($standby);
+$on_standby->poll_ok('SELECT count(*) FROM pgscale.sweeper_stats WHERE ticks > 0', 'the sweeper of a standby', 1);
+is($on_standby->sql('SELECT restored, restore_problem FROM pgscale.replacement_stats'), '0|', 'begins without a history');
+sweeps(2000, $on_standby);
+$on_standby->quit;
+$standby->stop;
+ok(-e file_of(1, $standby), 'it keeps its own');
+$standby->start;
+$on_standby = session($standby);
+$on_standby->poll_ok('SELECT restored > 0 FROM pgscale.replacement_stats', 'and restores');
+my $evictions = $on_standby->sql('SELECT evictions FROM pgscale.replacement_stats');
+my $restored = $on_standby->sql('SELECT restored FROM pgscale.replacement_stats');
+$standby->promote;
+$on_standby->poll_ok('SELECT NOT pg_is_in_recovery()', 'promoted');
+is($on_standby->sql("SELECT restored, evictions >= $evictions FROM pgscale.replacement_stats"), "$restored|t",
+    'it goes on with that');
+$on_standby->quit;
+$standby->stop;
+end();
+
+# No room for the file: the server ends as ever.
+unlink $file;
+mkdir "$file.tmp" or die $!;
+$from = -s $node->logfile;
+begin();
+sweeps();
+end();
+ok(!-e $file, 'a file that cannot be written is not there');
+like(substr(slurp_file($node->logfile), $from), qr/LOG:  could not write file "pg_stat\/pgscale_sweeper_1.stat.tmp"/,
+    'the log says so');
+unlike(slurp_file($node->logfile), qr/PANIC|TRAP/, 'and nothing has failed on the way');
+
+done_testing();
