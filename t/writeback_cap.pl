@@ -123,7 +123,7 @@ seen_ok(sub {
 
 # A copied table goes through a few buffers only.
 my $before = seen('requested_bytes');
-$db->sql('CREATE TABLE copied AS SELECT i, repeat($$x$$, 1000) FROM generate_series(1, 20000) i');
+$db->sql('CREATE TABLE copied AS SELECT i, repeat($$x$$, 1000) FROM generate_series(1, 30000) i');
 my $size = $db->sql(q{SELECT pg_relation_size('copied')});
 seen_ok("requested_bytes > $before AND cluster_dirty_bytes <= $cap", 'it sees that a table is copied, and requests it');
 is(seen("requested_bytes <= written_bytes + found_bytes, requested_bytes > taken_bytes, request_ms > 0, cpu_ms > 0, errors,
