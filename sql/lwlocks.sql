@@ -1,4 +1,4 @@
--- What can be asked without anybody who waits; what is waited for is in t/lwlocks_truth.pl.
+-- Answers while no process waits for a lock. For those of waits see t/lwlocks_truth.pl.
 CREATE EXTENSION pgscale;
 \pset format unaligned \pset footer off
 

@@ -108,7 +108,7 @@ SELECT setting, pgscale_internal.is_secret(setting, value)
                ('search_path', 'https://a:b@c')) s (setting, value);
 \echo '-- a node of a fleet says whether it has another one'
 SELECT settings ->> 'archive_command' ~ '^\(hidden\) [0-9a-f]{8}$' AS hidden, settings ->> 'work_mem' AS shown FROM pgscale_internal.node_state();
-\echo '-- whoever reads a report sees no value that is for superusers'
+\echo '-- a report never shows a value that only superusers may read'
 SELECT count(*) FROM regexp_split_to_table(pgscale.report(), '\n') line
  WHERE line ~ ('^  (' || (SELECT string_agg(name, '|') FROM pg_settings WHERE pgscale_internal.is_secret(name, setting)) || ') ')
    AND line !~ '^  \w+ +\(hidden\)';

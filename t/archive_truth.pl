@@ -9,25 +9,12 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 # A clock that can be set, where there is a compiler
-my $clock = PostgreSQL::Test::Utils::tempdir() . '/clock.so';
-my $can_set = system("cc -shared -fPIC -o $clock t/lib/clock.c >$clock.out 2>&1") == 0;
-chmod 0755, $clock if $can_set;
-$ENV{PGSCALE_CLOCK} = PostgreSQL::Test::Utils::tempdir() . '/offset';
-
-sub set_clock
-{
-    my $seconds = shift;
-    my $file;
-
-    open($file, '+<', $ENV{PGSCALE_CLOCK}) or open($file, '>', $ENV{PGSCALE_CLOCK}) or die $!;
-    syswrite $file, pack 'q', $seconds * 1_000_000;
-    close $file;
-    return;
-}
-set_clock(0);
+my $clock = compiled('clock');
+$ENV{PGSCALE_CLOCK} = number_file();
+sub set_clock { my $seconds = shift; return write_number($ENV{PGSCALE_CLOCK}, $seconds * 1_000_000); }
 my $node;
 {
-    local $ENV{LD_PRELOAD} = $clock if $can_set;
+    local $ENV{LD_PRELOAD} = $clock if $clock;
     $node = pgscale_node('main', conf => <<'EOC');
 pgscale.sampler_debug_period = 1s
 pgscale.sampler_profile_size = 100
@@ -245,7 +232,7 @@ $in->poll_ok('SELECT count(*) > 0 FROM pgscale.archive_minutes m WHERE at > (SEL
 # Upkeep: what the settings say. A clock that was set by half an hour is believed.
 $db->set('pgscale.archive_retention' => 3650);
 $db->set('pgscale.archive_detail' => 3650);
-set_clock(1800) if $can_set;
+set_clock(1800) if $clock;
 my $days = q{SELECT string_agg(concat(substring(relname FROM '_(.).*_'), (clock_timestamp() AT TIME ZONE 'UTC')::date - to_date(right(relname, 8), 'YYYYMMDD')), ' ' ORDER BY right(relname, 8))
     FROM pg_inherits JOIN pg_class ON oid = inhrelid WHERE inhparent = 'pgscale_internal.archive_minute'::regclass
     AND (clock_timestamp() AT TIME ZONE 'UTC')::date - to_date(right(relname, 8), 'YYYYMMDD') > 1};
@@ -273,7 +260,7 @@ sub rounds_ok
 
 SKIP:
 {
-    skip 'NOT TESTED: no compiler for a clock that can be set', 10 unless $can_set;
+    skip 'NOT TESTED: no compiler for a clock that can be set', 10 unless $clock;
 
     # A transaction that has read hinders upkeep, which is a fault after half an hour
     my $reader = session($node, dbname => 'scripted');

@@ -7,11 +7,7 @@ use PgscaleTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $library = PostgreSQL::Test::Utils::tempdir() . '/hold_lwlock.so';
-my $include = server_headers();
-system("cc -shared -fPIC -O1 -I $include -o $library t/lib/hold_lwlock.c >$library.out 2>&1") == 0
-  or plan skip_all => 'no compiler: ' . slurp_file("$library.out");
-chmod 0755, $library;
+my $library = compiled('hold_lwlock') // plan skip_all => 'no compiler';
 
 my $node = pgscale_node('main', preload => "pgscale,$library", conf => 'pgscale.sampler_period = 2');
 my $major = server_major();

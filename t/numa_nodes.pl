@@ -3,7 +3,6 @@
 use strict;
 use warnings;
 use POSIX ();
-use PgscaleMadeUp qw(compiled);
 use PgscaleTest;
 use PostgreSQL::Test::Utils;
 use Test::More;

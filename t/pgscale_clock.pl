@@ -2,7 +2,6 @@
 # rates, the timeline goes on, and nothing waits for the time that the clock showed before.
 use strict;
 use warnings;
-use PgscaleMadeUp qw(compiled);
 use PgscaleTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -10,23 +9,13 @@ use Test::More;
 use Time::HiRes ();
 
 my $library = compiled('clock') // plan skip_all => 'no compiler';
-$ENV{PGSCALE_CLOCK} = PostgreSQL::Test::Utils::tempdir() . '/offset';
+$ENV{PGSCALE_CLOCK} = number_file();
 
 # Sets the server's clock so many seconds before or after the machine's.
-sub set_clock
-{
-    my $seconds = shift;
-    my $file;
-
-    open($file, '+<', $ENV{PGSCALE_CLOCK}) or open($file, '>', $ENV{PGSCALE_CLOCK}) or die $!;
-    syswrite $file, pack 'q', $seconds * 1_000_000;
-    close $file;
-    return;
-}
+sub set_clock { my $seconds = shift; return write_number($ENV{PGSCALE_CLOCK}, $seconds * 1_000_000); }
 sub monotonic { return Time::HiRes::clock_gettime(Time::HiRes::CLOCK_MONOTONIC()); }
 my $HOURS = 2 * 3600;
 
-set_clock(0);
 my $node;
 {
     local $ENV{LD_PRELOAD} = $library;

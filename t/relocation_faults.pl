@@ -10,7 +10,7 @@ use Test::More;
 
 my %kinds = (open => 1, write => 2, sync => 4);
 my %errors = (EIO => 5, ENOSPC => 28);
-my ($library, $why) = compiled('faults', '-ldl');
+my $library = compiled('faults');
 my $orders = $ENV{PGSCALE_FAULTS} = PostgreSQL::Test::Utils::tempdir() . '/orders';
 
 # The call of a kind about a file of a tablespace, after n others, in a worker that moves relations

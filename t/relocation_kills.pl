@@ -10,7 +10,7 @@ use PgscaleTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($library, $why) = compiled('held_truncate', '-ldl');
+my $library = compiled('held_truncate');
 my $hold = $ENV{HELD_TRUNCATE} = PostgreSQL::Test::Utils::tempdir() . '/hold';
 {
     local $ENV{LD_PRELOAD} = $library // $ENV{LD_PRELOAD} // '';

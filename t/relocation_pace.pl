@@ -176,8 +176,7 @@ sub checks
 
 SKIP:
 {
-    my ($library, $why) = compiled('pace_steps');
-    skip $why, 1 unless $library;
+    my $library = compiled('pace_steps') // skip 'pace_steps cannot be compiled here', 1;
     $db->sql("CREATE FUNCTION $_ AS '$library' LANGUAGE C") for 'pace_set(text, text) RETURNS bool',
         'pace_begin(bool) RETURNS void',
       'pace_ask(float8, bigint, bigint) RETURNS text', 'pace_copied(int, int, int) RETURNS bigint',

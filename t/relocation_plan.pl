@@ -13,7 +13,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $reads = $ENV{READS_DIR} = PostgreSQL::Test::Utils::tempdir();
-my ($slow_reads) = compiled('slow_reads');
+my $slow_reads = compiled('slow_reads');
 {
     local $ENV{LD_PRELOAD} = $slow_reads // $ENV{LD_PRELOAD} // '';
     relocation_node(conf => "track_io_timing = off\nmax_parallel_workers_per_gather = 0");

@@ -137,7 +137,7 @@ $_->quit for $burner, $talker, $idler;
 
 ### Over a restart, and by counts that are known: the kernel's are a file, and so is the time by which the server's clock is ahead.
 
-my ($library, $clock) = (library('forged_schedstat'), library('clock'));
+my ($library, $clock) = (compiled('forged_schedstat'), compiled('clock'));
 my $split = $db->sql(q{SELECT ms('burner', '^CPU:Running') > 0});
 my $counts_file = $node->data_dir . '/schedstat';
 my ($ran_ms, $queued_ms, $ahead_s) = (1000, 0, 0);

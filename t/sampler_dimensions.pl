@@ -126,7 +126,7 @@ $_->quit for $one, $remote;
 
 # The plan, where the server has identifiers of plans and a module gives them; elsewhere it is asked for in vain, and health says so
 my $plans = server_major() >= 18;
-my $library = $plans ? library('plan_ids') : undef;
+my $library = $plans ? compiled('plan_ids') : undef;
 $db = restarted($db, $node, 'fast', "pgscale.sampler_dimensions = 'plan_id, application_name'\n"
       . ($library ? "shared_preload_libraries = 'pgscale,$library'" : ''));
 $db->poll_ok(q{SELECT reason || ', ' || coalesce(action, 'nothing') FROM pgscale.health WHERE feature = 'sampler'

@@ -11,7 +11,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 # A clock that can be set
-my $clock = library('clock');
+my $clock = compiled('clock');
 local $ENV{PGSCALE_CLOCK} = number_file();
 
 my $statements = have_module('pg_stat_statements');

@@ -9,7 +9,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 # What each observer is told, from a library that comes between; and a worker of its own, whose round fails.
-my $failing = shows_modules() ? library('failing', q{-DFAILING='"LIBRARY"'}) : undef;
+my $failing = shows_modules() ? compiled('failing', q{-DFAILING='"LIBRARY"'}) : undef;
 
 # The smallest profile, so that entries are evicted and made anew within one tick.
 my $node = pgscale_node('main', preload => $failing ? "pgscale,$failing" : 'pgscale', conf => <<'EOC');
@@ -97,7 +97,7 @@ $db->set("pgscale.$_", 'off') for 'sweeper', 'writeback';
 # A session that is stopped in the midst of a change of its status is read a hundred times in vain at each tick, and counted on.
 SKIP:
 {
-    my ($hold, $file) = (library('hold_status'), PostgreSQL::Test::Utils::tempdir() . '/held');
+    my ($hold, $file) = (compiled('hold_status'), PostgreSQL::Test::Utils::tempdir() . '/held');
     skip 'no compiler', 3 unless $hold;
     $db->sql("CREATE FUNCTION hold_status(text) RETURNS bool LANGUAGE c AS '$hold'");
     my $held = session($node);

@@ -9,7 +9,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 # Without the kernel's counts nothing is moved from a wait to CPU, so sessions that idle are the same in every tick.
-my $library = library('forged_schedstat') or plan skip_all => 'no compiler';
+my $library = compiled('forged_schedstat') or plan skip_all => 'no compiler';
 local $ENV{LD_PRELOAD} = $library;
 
 my $node = pgscale_node('main', conf => <<'EOC');

@@ -90,7 +90,7 @@ is($db->sql($left), '0 0 0 0', 'an immediate shutdown forgets all');
 # fails. Only a library that comes between can leave a change.
 SKIP:
 {
-    my $library = shows_modules() ? library('unfinished_change') : undef;
+    my $library = shows_modules() ? compiled('unfinished_change') : undef;
     skip 'the library that leaves a change cannot be made here', 4 unless $library;
     $db->sql("CREATE FUNCTION begin_change() RETURNS void LANGUAGE C AS '$library'; SELECT begin_change()");
     is(($db->try("SELECT samples FROM pgscale.$_"))[0], '55P03', "$_ while a change is under way: it gives up")

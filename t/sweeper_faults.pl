@@ -3,7 +3,6 @@
 # Runs on 18, too.
 use strict;
 use warnings;
-use PgscaleMadeUp qw(compiled);
 use PgscaleTest;
 use PostgreSQL::Test::Utils;
 use Test::More;

@@ -7,11 +7,10 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $reads = PostgreSQL::Test::Utils::tempdir;
-my $library = "$reads/slow_reads.so";
-my $slow_reads = system("cc -shared -fPIC -o $library t/lib/slow_reads.c >$library.out 2>&1") == 0;
+my $slow_reads = compiled('slow_reads');
 my $node;
 {
-    local $ENV{LD_PRELOAD} = $slow_reads ? $library : $ENV{LD_PRELOAD} // '';
+    local $ENV{LD_PRELOAD} = $slow_reads // $ENV{LD_PRELOAD} // '';
     local $ENV{READS_DIR} = $reads;
     $node = pgscale_node('main', conf => <<'EOC');
 shared_buffers = 8MB

@@ -9,7 +9,7 @@ use Test::More;
 
 plan skip_all => 'from 16 on pgscale does not show its features' unless shows_modules();
 plan skip_all => 'a trace needs a second CPU' if qx(nproc) < 2;
-my ($trigger, $monotonic) = map { library($_) // plan skip_all => 'no compiler' } 'trigger_made_up', 'monotonic';
+my ($trigger, $monotonic) = map { compiled($_) // plan skip_all => 'no compiler' } 'trigger_made_up', 'monotonic';
 my $health = q{SELECT concat(state, ': ', reason) FROM pgscale.health WHERE feature = 'trace'};
 
 $ENV{PGSCALE_MONOTONIC} = number_file();

@@ -12,7 +12,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $learns = shows_modules() ? library('trigger_made_up') : undef;
+my $learns = shows_modules() ? compiled('trigger_made_up') : undef;
 my $node = pgscale_node('main', preload => 'pgscale' . ($learns ? ",$learns" : ''), init => [ allows_streaming => 1 ],
     conf => "compute_query_id = on\n");
 my $db = session($node);

@@ -300,7 +300,7 @@ $one->quit;
 # A target that is stopped in the middle of a change of its status
 SKIP:
 {
-    my ($library, $file) = (library('hold_status'), $node->basedir . '/held');
+    my ($library, $file) = (compiled('hold_status'), $node->basedir . '/held');
     skip 'no compiler', 4 unless $library;
     $db->sql("CREATE FUNCTION hold_status(text) RETURNS bool LANGUAGE c AS '$library'");
     my $stopped = session($node);

@@ -3,7 +3,6 @@
 # is: the journal then says what is true of the file, all of it can be reverted, and the session is as it was.
 use strict;
 use warnings;
-use PgscaleMadeUp qw(compiled);
 use PgscaleTest;
 use PgscaleTuning;
 use PostgreSQL::Test::Cluster;

@@ -1,7 +1,7 @@
 # Changes of settings with which the server would not start again: they are refused, by what it says itself and by what there is.
 use strict;
 use warnings;
-use PgscaleMadeUp qw(compiled forge);
+use PgscaleMadeUp qw(forge);
 use PgscaleTest;
 use PgscaleTuning;
 use POSIX ();

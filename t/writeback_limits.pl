@@ -7,11 +7,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $gate = PostgreSQL::Test::Utils::tempdir();
-my $library = "$gate/gated_flush.so";
-if (system("cc -shared -fPIC -o $library t/lib/gated_flush.c >$library.out 2>&1") != 0)
-{
-    plan skip_all => 'the library that makes requests wait cannot be compiled here';
-}
+my $library = compiled('gated_flush') // plan skip_all => 'no compiler';
 
 sub touch { my $name = shift; open my $file, '>', "$gate/$name" or die $!; close $file; return; }
 END { unlink "$gate/gate" if $gate }

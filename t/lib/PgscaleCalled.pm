@@ -6,6 +6,7 @@ use warnings;
 use Exporter 'import';
 use Fcntl qw(SEEK_SET);
 use PgscaleRelocation;
+use PgscaleTest;
 use PostgreSQL::Test::Utils;
 
 our @EXPORT = qw(failing_calls_library calls_fail calls_fail_no_more calls_clear calls_failed calls_counted);
@@ -16,14 +17,12 @@ my %part = (before => 0, copy => 1, switch => 2, 'clean-up' => 3);
 my $file;
 my %number;
 
-# The library, to be preloaded after pgscale; undef, and why, where it cannot be compiled. Sets the environment of servers that
+# The library, to be preloaded after pgscale; undef where it cannot be compiled. Sets the environment of servers that
 # start.
 sub failing_calls_library
 {
-    my ($library, $why) = compiled('failing_calls', '-ldl');
-
     $ENV{FAILING_CALLS} = $file = PostgreSQL::Test::Utils::tempdir_short() . '/calls';
-    return ($library, $why);
+    return compiled('failing_calls');
 }
 
 sub _read { open my $in, '<:raw', $file or die "$file: $!"; local $/; return scalar <$in>; }

@@ -9,22 +9,11 @@ use PgscaleTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-our @EXPORT = qw(compiled forge $shown made_up made_up_functions memory_is little_memory evidence_is settings_are of_mix);
+our @EXPORT = qw(forge $shown made_up made_up_functions memory_is little_memory evidence_is settings_are of_mix);
 
 # Whether pgscale shows its features, as it does before 16: then this session can be their sampler.
 our $shown;
 my ($library, $db, $size, %memory);
-
-# The library of t/lib/NAME.c; undef if it cannot be compiled
-sub compiled
-{
-    my $name = shift;
-    my $file = PostgreSQL::Test::Utils::tempdir() . "/$name.so";
-
-    system('cc -shared -fPIC -O1 -I ' . server_headers() . " -I src -o $file t/lib/$name.c -ldl >$file.out 2>&1") == 0 or return;
-    chmod 0755, $file or die $!;
-    return $file;
-}
 
 # Is there a compiler? If not, all tests are skipped.
 sub made_up

@@ -9,7 +9,7 @@ use PgscaleTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-our @EXPORT = qw($node $db relocation_node relocation_objects two_tables extensions compiled own_disk stopped stop_ok
+our @EXPORT = qw($node $db relocation_node relocation_objects two_tables extensions own_disk stopped stop_ok
   ask copying held held_live of_job job_text job_ok ended ended_ok done_ok place elsewhere launching reloaded workers_gone
   schema clean_ok sound_ok strays strays_ok rows);
 
@@ -66,23 +66,6 @@ sub stop_ok
 
 # Creates the extensions that are here, of those that show whether a relation is sound.
 sub extensions { $db->sql("CREATE EXTENSION $_") for grep { have_module($_) } qw(amcheck pg_visibility); return; }
-
-# The library that t/lib/NAME.c makes; undef, and why, where it cannot be compiled.
-sub compiled
-{
-    my ($name, @options) = @_;
-    my $dir = PostgreSQL::Test::Utils::tempdir_short();
-    my $library = "$dir/$name.so";
-    my @headers = grep { -r "$_/postgres.h" } server_headers();
-
-    return (undef, "the server's headers are not here") if !@headers && slurp_file("t/lib/$name.c") =~ /postgres\.h/;
-    my $include = join ' ', map { "-I $_ -I src" } @headers;
-    my $flags = "-shared -fPIC -O1 -w -D_GNU_SOURCE -Wl,-Bsymbolic $include";
-    system("cc $flags -o $library t/lib/$name.c @options >$library.out 2>&1") == 0
-      or return (undef, 'it cannot be compiled: ' . slurp_file("$library.out"));
-    chmod 0755, $dir, $library;
-    return $library;
-}
 
 # Relations, and indexes of every kind
 sub relocation_objects

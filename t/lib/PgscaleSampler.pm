@@ -1,5 +1,4 @@
-# PgscaleSampler.pm: what the tests of sampler and trace share: libraries made of t/lib, clocks that are set, statements that
-# are ended.
+# PgscaleSampler.pm: what the tests of sampler and trace share: statements that are ended, parallel workers that nap.
 package PgscaleSampler;
 
 use strict;
@@ -8,21 +7,7 @@ use Exporter 'import';
 use PgscaleTest;
 use PostgreSQL::Test::Utils;
 
-our @EXPORT = qw(library shows_modules number_file write_number cancelled restarted naps);
-
-# The library made of t/lib/NAME.c, with more flags of the compiler; undef where it cannot be made. The name of a background
-# worker's library has at most 95 characters before 16.
-sub library
-{
-    my ($name, $flags) = (@_, '');
-    my $library = PostgreSQL::Test::Utils::tempdir_short() . "/$name.so";
-    my $include = server_headers();
-
-    $flags =~ s/LIBRARY/$library/;
-    return if system("cc -shared -fPIC -O1 -I $include -I src $flags -o $library t/lib/$name.c -ldl >$library.out 2>&1");
-    chmod 0755, $library or die $!;
-    return $library;
-}
+our @EXPORT = qw(shows_modules cancelled restarted naps);
 
 # Does pgscale's library show its functions to another one? From 16 on it shows only what the server calls.
 sub shows_modules
@@ -30,25 +15,6 @@ sub shows_modules
     my $dir = qx(pg_config --pkglibdir) =~ s/\n//r;
 
     return qx(nm -D $dir/pgscale.so) =~ / pgscale_modules$/m;
-}
-
-# A file of one number of eight bytes, which t/lib/clock.c and t/lib/monotonic.c map
-sub number_file
-{
-    my $file = PostgreSQL::Test::Utils::tempdir() . '/number';
-
-    append_to_file($file, pack 'q', 0);
-    return $file;
-}
-
-sub write_number
-{
-    my ($file, $number) = @_;
-
-    open my $handle, '+<', $file or die "$file: $!";
-    syswrite $handle, pack 'q', $number or die $!;
-    close $handle or die $!;
-    return;
 }
 
 # Cancels what sessions run, and waits for its end.

@@ -18,7 +18,7 @@ use Test::More;
 use Time::HiRes ();
 
 our @EXPORT = qw(pgscale_node pgscale_standby server_major has_freelist sweeper_mode have_module kill_postmaster refuse_cachestat refuse_call refuse_direct_io process_state
-  server_headers session churn until_true until_ok in_time_ok psql_once steps_ok);
+  server_headers compiled number_file write_number session churn until_true until_ok in_time_ok psql_once steps_ok);
 
 $PostgreSQL::Test::Utils::timeout_default = 30 unless $ENV{PG_TEST_TIMEOUT_DEFAULT};
 
@@ -163,6 +163,45 @@ EOF
 
 # The folder of the server's headers, for what a test compiles; it may be that there are none.
 sub server_headers { return $ENV{PGSCALE_SERVER_HEADERS} // qx(pg_config --includedir-server) =~ s/\n//r; }
+
+# The library of t/lib/NAME.c, with more flags of the compiler; undef where there is no compiler, no header, or another processor. The
+# name of a background worker's library has at most 95 characters before 16.
+sub compiled
+{
+    my ($name, $flags) = (@_, '');
+    my $dir = PostgreSQL::Test::Utils::tempdir_short();
+    my $library = "$dir/$name.so";
+
+    $flags =~ s/LIBRARY/$library/;
+    my $said = qx(cc -shared -fPIC -O1 -w -D_GNU_SOURCE -Wl,-Bsymbolic -I ${\ server_headers()} -I src $flags -o $library t/lib/$name.c -ldl 2>&1);
+    if ($? != 0)
+    {
+        $said =~ /not found|No such file|#error/ or die "$name cannot be compiled: $said";
+        note $said;
+        return undef;
+    }
+    chmod 0755, $dir, $library;
+    return $library;
+}
+
+# A file of one number of eight bytes, which t/lib/clock.c and t/lib/monotonic.c map
+sub number_file
+{
+    my $file = PostgreSQL::Test::Utils::tempdir() . '/number';
+
+    append_to_file($file, pack 'q', 0);
+    return $file;
+}
+
+sub write_number
+{
+    my ($file, $number) = @_;
+
+    open my $handle, '+<', $file or die "$file: $!";
+    syswrite $handle, pack 'q', $number or die $!;
+    close $handle or die $!;
+    return;
+}
 
 # The letter that the kernel has for a process' state; empty if there is none.
 sub process_state
@@ -448,22 +487,14 @@ sub quit
 sub steps_ok
 {
     my ($self, $name) = @_;
-    my $dir = PostgreSQL::Test::Utils::tempdir();
-    my ($include, $library) = (server_headers(), "$dir/$name.so");
+    my $folder = PostgreSQL::Test::Utils::tempdir();
     local $Test::Builder::Level = $Test::Builder::Level + 1;
 
   SKIP:
     {
-        skip "the server's headers are not here: $name", 1 unless -r "$include/postgres.h";
-        if (system("cc -shared -fPIC -O1 -w -D_GNU_SOURCE -Wl,-Bsymbolic -I $include -I src -o $library t/lib/$name.c >$library.out 2>&1") != 0)
-        {
-            fail("$name can be compiled");
-            diag slurp_file("$library.out");
-            return;
-        }
-        mkdir "$dir/files" or die $!;
+        my $library = compiled($name) // skip "$name cannot be compiled here", 1;
         $self->sql("CREATE FUNCTION $name(folder text) RETURNS text AS '$library' LANGUAGE C");
-        ok($_ =~ /^ok/, $_ =~ s/^(not )?ok //r) for split /\n/, $self->sql("SELECT $name('$dir/files')");
+        ok($_ =~ /^ok/, $_ =~ s/^(not )?ok //r) for split /\n/, $self->sql("SELECT $name('$folder')");
     }
     return;
 }
