@@ -3,7 +3,6 @@
 # Runs on each major.
 use strict;
 use warnings;
-use PgscaleSampler;
 use PgscaleTest;
 use PostgreSQL::Test::Utils;
 use IPC::Run;

@@ -5,7 +5,6 @@ use strict;
 use warnings;
 use List::Util qw(sum0);
 use PgscaleKept;
-use PgscaleSampler;
 use PgscaleTest;
 use PostgreSQL::Test::Utils;
 use Test::More;

@@ -3,7 +3,6 @@
 # Runs on 18, too.
 use strict;
 use warnings;
-use PgscaleSampler;
 use PgscaleTest;
 use PostgreSQL::Test::Utils;
 use Test::More;

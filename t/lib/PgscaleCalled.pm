@@ -5,7 +5,6 @@ use strict;
 use warnings;
 use Exporter 'import';
 use Fcntl qw(SEEK_SET);
-use PgscaleRelocation;
 use PgscaleTest;
 use PostgreSQL::Test::Utils;
 

@@ -176,7 +176,7 @@ sub compiled
     my $said = qx(cc -shared -fPIC -O1 -w -D_GNU_SOURCE -Wl,-Bsymbolic -I ${\ server_headers()} -I src $flags -o $library t/lib/$name.c -ldl 2>&1);
     if ($? != 0)
     {
-        $said =~ /not found|No such file|#error/ or die "$name cannot be compiled: $said";
+        $said =~ /\bcc: (?:command )?not found|\b(?:postgres|numa)\.h: No such file|#error/ or die "$name cannot be compiled: $said";
         note $said;
         return undef;
     }
