@@ -102,7 +102,7 @@ class Features(Churn):
         self.counts["settings changed"] += 1
         return rows[0][0]
 
-    def check(self, connection, durable=True, crashed=True):
+    def check(self, connection, durable=True):
         super().check(connection)
         self.check_ends(connection)
         self.check_jobs(connection, durable)

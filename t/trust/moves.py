@@ -207,7 +207,7 @@ class Moves(Features):
     def excused(self):
         return []
 
-    def check(self, connection, durable=True, crashed=True):
+    def check(self, connection, durable=True):
         mistakes = [error for error in self.errors if error[1].startswith(MISTAKES)]
         if mistakes:
             raise RuntimeError(f"{mistakes[0]}")

@@ -297,6 +297,8 @@ def measure(experiment, arguments):
         try:
             line = experiment.cycle(number) if number else experiment.set_up()
         except (Loss, psycopg2.Error) as error:
+            if not number:
+                raise       # a control that never began has seen nothing
             lost = str(error).splitlines()[0]
             print(f"{number:4d}  LOST: {lost}", flush=True)
             return lost

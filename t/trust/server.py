@@ -35,7 +35,7 @@ def record(name, place, result, wrong=None):
     described = {**machine.describe(place), "load": os.getloadavg()} if place else {}
     (OUTPUT / f"{name}.json").write_text(json.dumps({**described, **result, "wrong": wrong}, indent=1, default=str) + "\n")
     if wrong and place:
-        for log in (*place.folder.glob("*.outside/log"), *place.folder.glob("*/log")):
+        for log in place.folder.glob("*/log"):
             shutil.copy(log, OUTPUT / f"{name}-{log.parent.name}.log")
         say(f"kept for a closer look: {(OUTPUT / name).relative_to(TREE)}*.log")
 
