@@ -493,6 +493,7 @@ INSERT INTO cases (found, expected) VALUES
     (evidence('{"limited": "role", "limited_name": "shop", "limited_connections": 77}'),
         '{"idle": 0.000, "limited": "role", "connections": 77.000}'),
     (found('{"limited": "role", "limited_connections": 7}'), 'connection_limit medium stat_activity');
+SELECT count(*) FROM cases;
 SELECT 'case ' || n AS wrong, found, expected FROM cases WHERE found IS DISTINCT FROM expected ORDER BY n;
 -- each rule has cases, and there is no other rule
 SELECT rule AS without_case FROM unnest(pgscale_internal.now_rules()) rule WHERE rule NOT IN (SELECT rule FROM texts);

@@ -135,6 +135,8 @@ $commented->quit;
     $db->poll_ok(q{SELECT count(*) FROM pg_stat_activity WHERE application_name = 'web' AND state = 'idle'}, 'many connect', 50);
     my $found = $monitor->sql(q{SELECT concat_ws('|', rule, certainty, sentence) FROM pgscale.diagnosis() WHERE rank = 1});
     like($found, qr/^connection_storm\|(high|medium|low)\|5\d of 57 connections are used .*, \d+ began in the last 10 s, 50 by web$/, 'a storm of connections');
+    my $began = q{SELECT pgscale_internal.now_evidence()->>'new'};
+    in_time_ok(sub { my $new = session($node); my $n = $monitor->sql($began); $new->quit; $n > 0 }, 'some of them new');
     my $cure = $monitor->sql(q{SELECT cure FROM pgscale_internal.now_findings(pgscale_internal.now_evidence() || '{"new": 20}') WHERE rule = 'connection_storm'});
     like($cure, qr/^SELECT pgscale[.]terminate\(pid, idle => true\)\nFROM .*\nWHERE application_name = 'web'\n/, 'its cure');
     $cure =~ s/pgscale[.]terminate//;
