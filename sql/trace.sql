@@ -28,6 +28,7 @@ DO $$
 DECLARE
     call text;
     message text;
+    detail text;
     hint text;
     checkpointer text := (SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer');
 BEGIN
@@ -44,9 +45,9 @@ BEGIN
         BEGIN
             EXECUTE 'SELECT pgscale.' || replace(call, '(C', '(' || checkpointer);
         EXCEPTION WHEN OTHERS THEN
-            GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
+            GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
             message := replace(message, checkpointer, 'C');
-            RAISE INFO USING MESSAGE = format('%s: %s: %s', call, SQLSTATE, message), HINT = hint;
+            RAISE INFO USING MESSAGE = format('%s: %s: %s%s', call, SQLSTATE, message, detail), HINT = hint;
         END;
     END LOOP;
 END $$;
