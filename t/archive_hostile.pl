@@ -234,7 +234,7 @@ my $pid = q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'pgscale archi
 for my $how ('pg_cancel_backend', 'pg_terminate_backend')
 {
     $locker->sql('BEGIN; LOCK pgscale_internal.archive_minute');
-    until_true(sub { ($db->sql("SELECT count($how(pid)) FROM ($pid) p")) eq '1' });
+    until_ok(sub { ($db->sql("SELECT count($how(pid)) FROM ($pid) p")) eq '1' }, "$how of a round");
     $locker->sql('COMMIT');
     works_ok($how, 'a', 2);
 }
@@ -245,9 +245,8 @@ works_ok('it');
 
 # A shutdown while a round waits
 $locker->sql('BEGIN; LOCK pgscale_internal.archive_minute');
-until_true(sub { $db->sql("SELECT count(*) FROM ($pid) p") eq '1' });
-$node->stop('fast');
-pass('a fast shutdown');
+until_ok(sub { $db->sql("SELECT count(*) FROM ($pid) p") eq '1' }, 'a round waits');
+ok($node->stop('fast', fail_ok => 1), 'a fast shutdown');
 $node->start;
 $db = session($node);
 $node->stop('immediate');

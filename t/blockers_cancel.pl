@@ -88,7 +88,8 @@ sub held_up
     is(of($caller, $_, -1) =~ /nothing to/, 1, "$_ is known") for qw(cancel terminate);
     $db->sql('BEGIN; LOCK pg_authid');
     $caller->start("SELECT * FROM pgscale.$call");
-    until_true(sub { $db->sql(q{SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'pg_authid'::regclass AND pid = } . $caller->pid) eq '1' });
+    $db->poll_ok(q{SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'pg_authid'::regclass AND pid = } . $caller->pid,
+        "$call is held up", 1);
     $go_on->();
     $db->sql('ROLLBACK');
     return ($caller->finish)[1];
@@ -106,7 +107,7 @@ like(held_up('cancel(' . $holder->pid . ')', sub {
     $db->sql('SELECT pg_cancel_backend(' . $holder->pid . ')');
     is(($holder->finish)[0], '57014', 'it ends');
     $holder->start('SELECT pg_sleep(600)');
-    until_true(sub { $db->sql('SELECT count(*) FROM pgscale.wait_current(' . $holder->pid . q{) WHERE event = 'PgSleep'}) eq '1' });
+    $db->poll_ok('SELECT count(*) FROM pgscale.wait_current(' . $holder->pid . q{) WHERE event = 'PgSleep'}, 'another begins', 1);
 }), qr/\|f\|nothing was done: process .* has gone on to something else meanwhile$/, 'the next statement is not cancelled');
 like(of($signaler, 'cancel', $holder->pid), qr/\|t\|cancelled the statement/, 'which is cancelled when it is named');
 is(($holder->finish)[0], '57014', 'indeed');

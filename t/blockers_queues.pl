@@ -236,7 +236,7 @@ sub looks_stay
     my $name = shift;
     my ($before, $ticks) = split /\|/, $db->sql('SELECT blocker_looks, ticks FROM pgscale.sampler_stats');
 
-    until_true(sub { $db->sql("SELECT ticks > $ticks + 150 FROM pgscale.sampler_stats") eq 't' });
+    $db->poll_ok("SELECT ticks > $ticks + 150 FROM pgscale.sampler_stats", "$name: the sampler goes on");
     return is($db->sql($looks), $before, "$name: the sampler does not look");
 }
 sub of_history

@@ -3,6 +3,7 @@
 use strict;
 use warnings;
 use IO::Socket::INET;
+use List::Util qw(min);
 use POSIX ();
 use PgscaleTest;
 use PostgreSQL::Test::Utils;
@@ -108,7 +109,8 @@ add('dead', 'host=/nowhere');
 add('silent', "$at_fake silent connect_timeout=1");
 add($_, $at_fake . $_) for qw(web few types bytes copy gone flood error checked late right);
 # A silent node costs its own time-out, and not that of all nodes: that is longer than the statement's.
-$db->sql(q{SET pgscale.fleet_timeout = '10min'; SET statement_timeout = '50s'});
+my $longest = min(500, 1.5 * $PostgreSQL::Test::Utils::timeout_default);
+$db->sql("SET pgscale.fleet_timeout = '10min'; SET statement_timeout = '${longest}s'");
 $standby->append_conf('postgresql.conf', 'work_mem = 7MB');
 $standby->reload;
 $there->poll_ok('SHOW work_mem', 'a standby with a setting of its own', '7MB');

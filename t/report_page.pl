@@ -77,7 +77,7 @@ my ($seen) = $db->sql('SELECT idle_in_transaction_ms FROM pgscale_internal.block
 my $page = report($db, q{now() - interval '1 min', NULL, 'html'});
 page_ok($page, 'a page with hostile texts');
 my ($held_up) = section($page, 'summary') =~ /Process @{[ $culprit->pid ]} \(user .*?, application &lt;h1&gt;.*?\) blocked other sessions for (\d+) s in all while it was idle in a transaction \(last statement: [^()]*UPDATE held SET id = /;
-cmp_ok($held_up // 0, '>', $seen / 1000 - 8, 'the one that idles is named before its victims, with the time of theirs that the profile has');
+cmp_ok($held_up // -8, '>', $seen / 1000 - 8, 'the one that idles is named before its victims, with the time that the profile has');
 cmp_ok($held_up // 0, '<', $db->sql('SELECT waited_ms FROM pgscale_internal.blocker_profile() WHERE root_pid = ' . $culprit->pid) / 1000 + 8, 'and no more');
 unlike(section($page, 'waits'), qr/hot row/, 'and what helps is that it ends');
 like(section($page, 'blockers'), qr{<td[^>]*>@{[ $culprit->pid ]} &lt;h1&gt;.*?idle in transaction.*?UPDATE held SET id = }s, 'its state and its statement');
