@@ -298,6 +298,7 @@ SELECT count(*) FROM pgscale.relocate_index('t_x', 'regress_fast', mode => 'rebu
 PREPARE TRANSACTION 'regress';
 SELECT count(*) FROM jobs();
 BEGIN READ ONLY;
+SELECT answer FROM unnest('{relocation_cancel(1),relocation_undo(1)}'::text[]) call, refusal(call) answer;
 SELECT * FROM pgscale.relocate_index('t_x', 'regress_fast', mode => 'rebuild');
 ROLLBACK;
 
@@ -313,6 +314,9 @@ SELECT * FROM refusal(format('relocation_undo(%s)', :job));
 SELECT call, answer FROM unnest(ARRAY['relocation_cancel(0)', 'relocation_cancel(-1)', 'relocation_cancel(9223372036854775807)',
     'relocation_undo(0)']) call, refusal(call) answer;
 CALL pgscale.relocation_wait(0);
+CALL pgscale.relocation_wait(NULL);
+CALL pgscale.relocation_wait(:job, NULL);
+CALL pgscale.relocation_wait(:job, '-1 s');
 CALL pgscale.relocation_wait(:job, '25 days');
 BEGIN;
 CALL pgscale.relocation_wait(:job);

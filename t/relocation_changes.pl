@@ -11,7 +11,6 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 relocation_node(conf => "log_line_prefix = '%b '");
-sub rebuild { my ($index, $to) = @_; return "relocate_index('$index', '$to', mode => 'rebuild')"; }
 
 ### What is gone when its turn comes
 
@@ -73,20 +72,6 @@ ended_ok($_, 'failed|42501|t', 'it owns the table no more', q{state, sqlstate, m
 ### Rights that are lost while a live move copies: it does not switch, and says which right is missing. With the right it does.
 
 $db->sql('ALTER TABLE t OWNER TO mover');
-
-# As the role: the job, which waits for a gap; and who holds it up
-sub waiting
-{
-    my ($call) = @_;
-    my $holder = session($node);
-    local $Test::Builder::Level = $Test::Builder::Level + 1;
-
-    $holder->sql('BEGIN; SELECT count(*) FROM t WHERE id > 0');
-    my ($job) = ask($call, $mover);
-    job_ok($job, 'state, phase', 'waiting|waiting for a gap', 'a job that waits for a gap');
-    return ($holder, $job);
-}
-
 $db->sql('ALTER INDEX t_pkey SET TABLESPACE pg_default');
 my $table = q{relocate_table('t', 'fast')};
 my @tablespace = ('REVOKE CREATE ON TABLESPACE fast FROM mover', 'GRANT CREATE ON TABLESPACE fast TO mover',
@@ -97,7 +82,7 @@ for my $case (
     [ 'CREATE on the tablespace, of an index', q{relocate_index('t_pkey', 'fast', mode => 'copy')}, @tablespace ])
 {
     my ($name, $call, $lose, $regain, $message) = @$case;
-    my ($holder, $job) = waiting($call);
+    my ($holder, $job) = held_live('t', $call, undef, $mover);
     my $loser = session($node);
 
     # ALTER waits for the reader, REVOKE does not
@@ -110,7 +95,7 @@ for my $case (
     is(rows($db, 't'), $rows, "$name: the rows are the same");
     strays_ok($name);
     $db->sql($regain);
-    ($holder, $job) = waiting($call);
+    ($holder, $job) = held_live('t', $call, undef, $mover);
     $holder->quit;
     ended_ok($job, 'done', "$name: with it the relation moves");
     done_ok("$name: back", $db->sql("SELECT pgscale.relocation_undo($job)"));
@@ -120,7 +105,7 @@ for my $case (
 # A role that is dropped while one of its jobs copies and one is queued; its tables belong to another one by then
 $db->sql('ALTER TABLE own OWNER TO mover');
 {
-    my ($holder, $job) = waiting($table);
+    my ($holder, $job) = held_live('t', $table, undef, $mover);
     my ($no_role) = ask(rebuild('own_n2', 'fast'), $mover);
     my $dropper = session($node);
 
@@ -189,8 +174,8 @@ $there = session($node, dbname => 'origin');
 $there->sql('CREATE TABLE large (id int, filler char(1000))');
 $there->sql(q{CREATE FUNCTION slow(int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS
     $$BEGIN IF $1 = 10 AND current_setting('application_name') = '' THEN PERFORM pg_sleep(600); END IF; RETURN $1; END$$;
-    INSERT INTO large SELECT i, '' FROM generate_series(1,
-        28) i; SET application_name = here; CREATE INDEX large_slow ON large (slow(id))});
+    INSERT INTO large SELECT i, '' FROM generate_series(1, 28) i;
+    SET application_name = here; CREATE INDEX large_slow ON large (slow(id))});
 my ($slow) = ask(rebuild('large_slow', 'fast'), $there);
 job_ok($slow, 'state, phase, done_fraction', 'running|building index: scanning table|0.25', 'a worker is at a move', $there);
 $there->quit;

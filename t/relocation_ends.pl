@@ -16,8 +16,6 @@ my $snapshot = 'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1 FROM empty';
 my $other = session($node);
 $other->sql(q{SET statement_timeout = '30 s'; SET lock_timeout = '20 s'});
 
-sub rebuild { my $index = shift; return (ask("relocate_index('$index', '" . elsewhere($index) . "', mode => 'rebuild')"))[0]; }
-
 # Others do not wait for a move that waits.
 sub others_ok
 {
@@ -33,7 +31,7 @@ sub others_ok
 
 {
     my ($holder, $job) = held($snapshot, 'waiting for old snapshots', 't_b');
-    my $next = rebuild('t_a');
+    my ($next) = ask(rebuild('t_a'));
 
     is($db->sql("SELECT pgscale.relocation_cancel($job)"), 't', 'relocation_cancel');
     ended_ok($job, 'cancelled|57014|t', 'ends it', 'state, sqlstate, finished_at > started_at');
@@ -102,7 +100,7 @@ $db->set('pgscale.relocation_max_transaction_age', 0);
 {
     my $holder = session($node);
     $holder->sql($snapshot);
-    my ($job, $waiting) = (rebuild('t_c'), rebuild('t_a'));
+    my ($job, $waiting) = (ask(rebuild('t_c')), ask(rebuild('t_a')));
     my $pid = $holder->pid;
     job_ok($job, "state, sqlstate, message ~ '^the transaction of process $pid has been open for', attempts", 'waiting|55006|t|0',
         'it waits for an old transaction');
@@ -113,7 +111,7 @@ $db->set('pgscale.relocation_max_transaction_age', 0);
     done_ok('when that has ended', $job);
 
     $holder->sql("$writer; PREPARE TRANSACTION 'it''s prepared'");
-    $job = rebuild('t_c');
+    ($job) = ask(rebuild('t_c'));
     job_ok($job, q{state, message ~ $$^the prepared transaction 'it''s prepared' has been open for \d$$}, 'waiting|t',
         'it waits for a prepared one');
     $db->sql(q{ROLLBACK PREPARED 'it''s prepared'});
@@ -123,7 +121,7 @@ $db->set('pgscale.relocation_max_transaction_age', 0);
     $db->sql('CREATE DATABASE another');
     $holder = session($node, dbname => 'another');
     $holder->sql($snapshot =~ s/empty/pg_class/r);
-    done_ok('a transaction of another database does not count', rebuild('t_c'));
+    done_ok('a transaction of another database does not count', ask(rebuild('t_c')));
     $holder->quit;
 }
 $db->set('pgscale.relocation_max_transaction_age');
@@ -134,7 +132,7 @@ my $health = q{SELECT enabled, state, reason FROM pgscale.health WHERE feature =
 {
     my ($holder, $job) = held($writer, 'waiting for writers before build', 't_b');
     is($db->sql($health), 't|working|1 of its workers is at a job; see pgscale.relocation_jobs', 'health says that it is at work');
-    my @queued = rebuild('t_c');
+    my @queued = ask(rebuild('t_c'));
     $db->set('pgscale.relocation_workers', 0);
     $db->poll_ok($health, 'switched off', 'f|off|it is switched off; jobs that are under way go on');
     $holder->quit;
@@ -142,19 +140,18 @@ my $health = q{SELECT enabled, state, reason FROM pgscale.health WHERE feature =
     workers_gone();
     $db->poll_ok($health, 'nothing is', 'f|off|it is switched off; a database may have queued jobs');
     # a table of its own: whoever takes it first starts it first
-    push @queued, rebuild('second_pkey');
+    push @queued, ask(rebuild('second_pkey'));
     is(of_job($_, 'state, attempts, started_at'), 'queued|0|', 'jobs are queued') for @queued;
     is($db->sql("CALL pgscale.relocation_wait($queued[0], '300 ms')"), 'queued', 'and stay so');
     launching('on');
     is($db->sql("CALL pgscale.relocation_wait($_)"), 'done', 'switched on, they are started; relocation_wait waits') for @queued;
-    is($db->sql("SELECT a.finished_at <= b.started_at FROM pgscale.relocation_jobs a, pgscale.relocation_jobs b
-        WHERE a.job = $queued[0] AND b.job = $queued[1]"), 't', 'in their order');
+    in_order_ok(@queued[ 0, 1 ], 'in their order');
     $db->poll_ok($health, 'health says that it has nothing to do', 't|idle|ready; nothing is under way');
 }
 $db->sql('BEGIN');
-my $kept = rebuild('t_a');
+my ($kept) = ask(rebuild('t_a'));
 $db->sql('SAVEPOINT here');
-my $gone = rebuild('second_pkey');
+my ($gone) = ask(rebuild('second_pkey'));
 $db->sql('ROLLBACK TO here; COMMIT');
 done_ok('of a transaction what was kept', $kept);
 is(of_job($gone, 'count(*)'), 0, 'and nothing else');
@@ -165,8 +162,8 @@ $db->set('pgscale.relocation_workers', 2);
 {
     my $holder = session($node);
     $holder->sql("$writer; INSERT INTO second VALUES (-1)");
-    my @of_t = map { rebuild($_) } qw(t_a t_b t_c);
-    my $of_other = rebuild('second_pkey');
+    my @of_t = map { ask(rebuild($_)) } qw(t_a t_b t_c);
+    my ($of_other) = ask(rebuild('second_pkey'));
     job_ok($of_other, 'state', 'running', 'two workers: a job of another table runs');
     job_ok($of_t[0], 'state', 'running', 'at the same time');
     is(of_job($_, 'state'), 'queued', 'another one of the same table does not') for @of_t[ 1, 2 ];
@@ -174,8 +171,7 @@ $db->set('pgscale.relocation_workers', 2);
     is(of_job($of_t[1], 'state, started_at'), 'cancelled|', 'and never starts');
     $holder->quit;
     done_ok('the others', $of_other, @of_t[ 0, 2 ]);
-    is($db->sql("SELECT a.finished_at <= b.started_at FROM pgscale.relocation_jobs a, pgscale.relocation_jobs b
-        WHERE a.job = $of_t[0] AND b.job = $of_t[2]"), 't', 'one after the other');
+    in_order_ok(@of_t[ 0, 2 ], 'one after the other');
 }
 $db->set('pgscale.relocation_workers');
 

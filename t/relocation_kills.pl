@@ -1,8 +1,8 @@
 # Moves that are cancelled, ended, killed, or caught by a shutdown or a crash of the server, each kind in each of its phases: each
 # job ends by itself as it should, no row is lost, and no file and no index is left.
 #
-# Other sessions hold the moves where they are struck, and t/lib/held_truncate.c the removal of an old file. t/trust/kills strikes
-# at all steps, at random.
+# Other sessions hold the moves where they are struck, and t/lib/held_truncate.c the removal of an old file. t/trust/run moves
+# strikes at any step, at random.
 use strict;
 use warnings;
 use PgscaleRelocation;
@@ -105,7 +105,6 @@ sub begun
         1);
     return (
         { of => $index, from => $from, job => $rebuild, worker => $builder, holder => $holder },
-        # whoever has its lock may be gone before it is: then the first attempt moves it
         { of => 'locked', lock => 1, at_once => 1, job => $lock, worker => of_worker($lock), holder => $reader },
         { of => 't', at_once => 1, job => $copy, worker => $copier });
 }
@@ -146,12 +145,14 @@ for my $way (sort keys %ways)
 {
     my $cancels = $way =~ /cancel/;
 
+SKIP:
     for my $phase (
         [ 'moves that have begun' => \&begun ],
         [ 'moves that are almost done' => \&almost_done ],
-        $library ? [ 'a move that clears up' => \&clearing ] : ())
+        [ 'a move that clears up' => \&clearing ])
     {
         my ($name, $begin) = ("$way: $phase->[0]", $phase->[1]);
+        skip 'held_truncate.c cannot be compiled', 5 if $begin == \&clearing && !$library;
         my $index = $way =~ /worker|fast/ ? '"the key"' : 'items_name';
         my %from = map { $_ => place($_) } $index, qw(locked t large);
         my @moves = $begin->($index);
@@ -168,7 +169,10 @@ for my $way (sort keys %ways)
 
             ended_ok($move->{job}, $done ? 'done' : 'cancelled', "$name: $move->{of}");
             is(place($move->{of}) ne $from{ $move->{of} }, !!$done, "$name: it has moved or not");
-            cmp_ok(of_job($move->{job}, 'attempts'), '>', 1, "$name: it was tried again") if $done && !$move->{too_late} && !$move->{lock};
+            # Not of a move that waits for its lock. An attempt is counted by a commit that does not wait for the disk: a crash may
+            # take it back, which does no harm, because crashes are counted apart. In a shutdown the lock may be free first.
+            cmp_ok(of_job($move->{job}, 'attempts'), '>', 1, "$name: it was tried again")
+              if $done && !$move->{too_late} && !$move->{lock};
         }
         same_ok($name);
     }
@@ -223,7 +227,7 @@ reloaded('synchronous_commit', 'off');
 my $walwriter = $db->sql("SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'");
 my $list = $node->data_dir . '/pg_stat/pgscale_relocation.stat';
 kill 'STOP', $walwriter;
-($job) = ask("relocate_index('items_name', '" . elsewhere('items_name') . "', mode => 'rebuild')");
+($job) = ask(rebuild('items_name'));
 ended_ok($job, 'done', 'a job whose end is not on disk');
 until_ok(sub { (unpack 'L4', slurp_file($list))[3] == 0 }, 'its database has no open jobs any more');
 crash(sub { kill 'KILL', $walwriter });

@@ -8,15 +8,157 @@
 # PGSCALE_TEST_CALL='switch ReadBufferExtended 2 XX000', a regular expression, chooses from all.
 use strict;
 use warnings;
-use List::Util qw(shuffle);
-use PgscaleCalled;
-use PgscaleLedger;
+use Fcntl qw(SEEK_SET);
+use List::Util qw(shuffle uniq);
 use PgscaleRelocation;
 use PgscaleTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $library = failing_calls_library();
+### The n-th call of one of the server's functions fails in a worker that moves relations: t/lib/failing_calls.c
+
+# those of struct calls
+use constant { FUNCTIONS => 900, NAME => 64, MESSAGE => 100, HEAD => 124, PARTS => 4 };
+my %part = (before => 0, copy => 1, switch => 2, 'clean-up' => 3);
+my $file = $ENV{FAILING_CALLS} = PostgreSQL::Test::Utils::tempdir_short() . '/calls';
+my $library = compiled('failing_calls');
+my %number;
+
+sub read_calls { open my $in, '<:raw', $file or die "$file: $!"; local $/; return scalar <$in>; }
+
+sub write_calls
+{
+    my ($at, $bytes) = @_;
+
+    open my $out, '+<:raw', $file or die "$file: $!";
+    seek $out, $at, SEEK_SET;
+    print $out $bytes;
+    close $out or die "$file: $!";
+    return;
+}
+
+# From now on: the n-th call (from 1) of that function in that part of a move fails, once. All are counted anew.
+sub calls_fail
+{
+    my ($part, $function, $n, $sqlstate, $message) = @_;
+
+    calls_fail_no_more();
+    calls_clear();
+    %number or calls_counted();
+    my $code = 0;
+    $code += (ord(substr $sqlstate, $_, 1) - ord '0' & 0x3f) << 6 * $_ for 0 .. 4;
+    write_calls(24, pack 'Z' . MESSAGE, $message);
+    write_calls(8, pack 'l3', $n - 1, $code, 0);
+    write_calls(0, pack 'l2', $part{$part}, $number{$function} // die "no function $function");
+    return;
+}
+
+sub calls_clear { write_calls(HEAD + FUNCTIONS * NAME, "\0" x (FUNCTIONS * PARTS * 4)); return; }
+sub calls_fail_no_more { write_calls(4, pack 'l', -1); return; }
+sub calls_failed { return (unpack 'l5', read_calls())[4]; }
+
+# How often each function was called in each part: {part}{function}
+sub calls_counted
+{
+    my $all = read_calls();
+    my $n = (unpack 'l6', $all)[5];
+    my %counted;
+
+    for my $i (0 .. $n - 1)
+    {
+        my $name = unpack 'Z*', substr $all, HEAD + $i * NAME, NAME;
+        my @counts = unpack 'l4', substr $all, HEAD + FUNCTIONS * NAME + $i * PARTS * 4, PARTS * 4;
+
+        $number{$name} = $i;
+        $counted{$_}{$name} = $counts[ $part{$_} ] for grep { $counts[ $part{$_} ] } keys %part;
+    }
+    return \%counted;
+}
+
+### A table that is to be moved, and a ledger of its rows beside it that is not: each transaction changes a row of the table, and in
+### the ledger what the row then is. So whatever happens to the table's file, a lost change of it shows.
+
+# kept and its ledger: $rows rows, about 34 a page with room for their next versions; $toasted have values in the TOAST table.
+my ($rows, $toasted) = (200 * 34, 40);
+
+# As if nothing had ever been changed
+sub ledger_begin_again
+{
+    $db->sql(<<"EOQ");
+BEGIN;
+TRUNCATE kept, ledger;
+INSERT INTO kept SELECT i, 0, '00000000-0000-0000-0000-000000000000',
+    CASE WHEN i < $toasted THEN words(i, 0) END FROM generate_series(0, $rows - 1) i;
+INSERT INTO ledger SELECT i, 0 FROM generate_series(0, $rows - 1) i;
+COMMIT
+EOQ
+    $db->sql('VACUUM kept, ledger');
+    return;
+}
+
+# Changes rows, each in a transaction of its own
+sub ledger_change
+{
+    my (@ids) = @_;
+
+    $db->sql("BEGIN; UPDATE kept SET n = n + 1, v = CASE WHEN id < $toasted THEN words(id, n + 1) END WHERE id = $_;
+        UPDATE ledger SET n = n + 1 WHERE id = $_; COMMIT") for @ids;
+    return;
+}
+
+# Sessions that change rows all the time, until unload: what those have said that failed.
+sub ledger_load
+{
+    my ($sessions) = @_;
+    my @loading = map { session($node) } 1 .. $sessions;
+
+    $db->sql('INSERT INTO load_on DEFAULT VALUES');
+    $loading[$_]->start("CALL load($_, $sessions)") for 0 .. $#loading;
+    return @loading;
+}
+
+sub ledger_unload
+{
+    my (@loading) = @_;
+
+    $db->sql('DELETE FROM load_on');
+    $_->{limit}->start(2 * $PostgreSQL::Test::Utils::timeout_default) for @loading;
+    my @failed;
+    for my $session (@loading)
+    {
+        my ($state, $text) = eval { $session->finish };
+        push @failed, $text // $@ if ($state // '') ne '00000';
+    }
+    $_->quit for @loading;
+    return @failed;
+}
+
+# In which rows, in one snapshot, table and ledger differ: empty if in none. Looked up without indexes, and by one.
+sub ledger_wrong
+{
+    my @wrong;
+
+    for my $index ('off', 'on')
+    {
+        my $table = $index eq 'on' ? 'off' : 'on';
+        my ($state, $text) = $db->try(<<"EOQ");
+BEGIN; SET LOCAL enable_seqscan = $table; SET LOCAL enable_indexscan = $index; SET LOCAL enable_indexonlyscan = $index;
+SET LOCAL enable_bitmapscan = off;
+SELECT CASE WHEN count(*) > 0 THEN format('%s rows are not as in the ledger: sum %s instead of %s, first id %s: %s instead of %s',
+    count(*),
+    coalesce(sum(k.n), 0), sum(l.n), min(l.id), (array_agg(k.n ORDER BY l.id))[1], (array_agg(l.n ORDER BY l.id))[1]) END
+  FROM (SELECT * FROM ledger ORDER BY id) l FULL JOIN (SELECT * FROM kept ORDER BY id) k USING (id)
+ WHERE k.n IS DISTINCT FROM l.n OR k.id < $toasted AND k.v IS DISTINCT FROM words(k.id, l.n);
+COMMIT
+EOQ
+        $db->sql('ROLLBACK') if $state ne '00000';
+        push @wrong, $state eq '00000' ? $text : "$state $text";
+    }
+    return grep { $_ ne '' } @wrong;
+}
+
+### The server
+
 my $seed = $ENV{PGSCALE_TEST_SEED} // int(time / 86400);
 note "PGSCALE_TEST_SEED=$seed";
 srand $seed;
@@ -30,7 +172,28 @@ extensions();
 # for which a job looks last, and which takes its time
 $db->sql("ALTER TABLESPACE $_ SET (random_page_cost = 1.1)") for qw(fast other);
 $db->sql('CREATE TABLE tiny (id int)');
-ledger_tables(200 * 34, 40);
+$db->sql(<<"EOQ");
+CREATE TABLE load_on ();
+CREATE FUNCTION words(id int, n bigint) RETURNS text LANGUAGE sql IMMUTABLE AS 'SELECT repeat(md5(id || \$\$ \$\$ || n), 70)';
+CREATE TABLE kept (id int PRIMARY KEY, n bigint NOT NULL, a uuid, v text) WITH (fillfactor = 25);
+ALTER TABLE kept ALTER v SET STORAGE EXTERNAL;
+CREATE TABLE ledger (id int PRIMARY KEY, n bigint NOT NULL) WITH (fillfactor = 25);
+CREATE PROCEDURE load(me int, sessions int) LANGUAGE plpgsql AS \$\$
+DECLARE
+    this int;
+BEGIN
+    WHILE EXISTS (SELECT FROM load_on) LOOP
+        FOR i IN 1..5 LOOP
+            this := sessions * floor(random() * (CASE WHEN random() < 0.02 THEN $toasted ELSE $rows END / sessions))::int + me;
+            UPDATE kept SET n = n + this % 7 + 1, v = CASE WHEN id < $toasted THEN words(id, n + this % 7 + 1) END WHERE id = this;
+            UPDATE ledger SET n = n + this % 7 + 1 WHERE id = this;
+        END LOOP;
+        COMMIT;
+        PERFORM pg_sleep(0.001);
+    END LOOP;
+END \$\$;
+EOQ
+ledger_begin_again();
 
 # The end of a job. One that waits for a while before it is tried again need not, and one whose worker has ended is found by the
 # next.
@@ -121,14 +284,16 @@ sub calls_to_fail
     }
     my $chosen = $ENV{PGSCALE_TEST_CALL};
     return grep { "@$_" =~ /$chosen/ } @calls if $chosen;
-    my @first = grep { $_->[0] eq 'switch' && $_->[2] == 1 && $_->[3] eq 'XX000' } @calls;
+    my %seen;
+    # one of each part
+    my @first = grep { !$seen{ $_->[0] }++ || $_->[0] eq 'switch' && $_->[2] == 1 && $_->[3] eq 'XX000' } @calls;
     my %first = map { $_ => 1 } @first;
     return @first, shuffle(grep { !$first{$_} } @calls);
 }
 
 SKIP:
 {
-    skip 'failing_calls cannot be compiled here', 8 unless $library;
+    skip 'failing_calls cannot be compiled here', 12 unless $library;
     my @loading = ledger_load(2);
     is(end_soon(ask(q{relocate_table('kept', 'fast')})), 'done', 'with no fault it is done');
     calls_clear();
@@ -138,20 +303,23 @@ SKIP:
     cmp_ok($counted->{switch}{ConditionalLockRelationOid}, '>=', 3, 'the table, its TOAST table and the index of that are locked');
     ok($counted->{switch}{ReadBufferWithoutRelcache}, 'blocks are copied in the switch');
     my @calls = calls_to_fail($counted);
+    my @parts = sort { $a cmp $b } uniq(map { $_->[0] } @calls);
     my ($tried, $happened) = (0, 0);
     my $until = time + 40;
-    my %wrong;
+    my (%happened, %wrong);
 
     for my $call (@calls)
     {
-        last if time > $until && !$ENV{PGSCALE_TEST_FULL};
+        last if time > $until && keys %happened == @parts && !$ENV{PGSCALE_TEST_FULL};
         $tried++;
         my $wrong = wrong_with(@$call) // next;
 
         $happened++;
+        $happened{ $call->[0] }++;
         push @{ $wrong{ $call->[0] } }, map { "@$call: $_" } @$wrong;
     }
     is(join("\n", @{ $wrong{$_} // [] }), '', "an error in any call of the $_ leaves all right") for qw(copy switch clean-up);
+    is(join(' ', sort keys %happened), "@parts", 'calls of each part have failed');
     cmp_ok($happened, '>', $tried / 2, 'most of these calls were made and failed');
     note "$happened of $tried calls failed, of ", scalar @calls;
     is(join("\n", ledger_unload(@loading)), '', 'none of the sessions that changed the table has failed');
@@ -194,8 +362,8 @@ for my $round (1 .. 4)
     job_ok($job, "recopied_blocks > $copied OR finished_at IS NOT NULL", 't', 'what has changed is copied again');
     # from now on too few are left, until it has tried
     $more->start("CALL pin(1000, 1011, $job)");
-    my $rows = "id BETWEEN 40 AND 34 * 40 AND id % 34 = $round";
-    $holder->sql("UPDATE kept SET n = n + 1 WHERE $rows; UPDATE ledger SET n = n + 1 WHERE $rows; COMMIT");
+    my $some = "id BETWEEN 40 AND 34 * 40 AND id % 34 = $round";
+    $holder->sql("UPDATE kept SET n = n + 1 WHERE $some; UPDATE ledger SET n = n + 1 WHERE $some; COMMIT");
     $more->finish;
     $most->sql('COMMIT');
     like(ended($job), qr/^(done|failed)$/, "round $round: the job ends");

@@ -13,8 +13,9 @@ $db->sql('CREATE EXTENSION pg_freespacemap') if have_module('pg_freespacemap');
 
 ### The second half of a page of the visibility map: from block 16,336 on
 
-if (have_module('pg_visibility'))
+SKIP:
 {
+    skip 'pg_visibility is not installed', 5 unless have_module('pg_visibility');
     # a row a page
     $db->sql(q{CREATE TABLE wide (id int, n int, filler char(500)) WITH (fillfactor = 10); ALTER TABLE wide
         ALTER filler SET STORAGE PLAIN;
@@ -34,8 +35,9 @@ if (have_module('pg_visibility'))
 
 ### A table that grows and is truncated while it moves
 
-if (have_module('pg_freespacemap'))
+SKIP:
 {
+    skip 'pg_freespacemap is not installed', 14 unless have_module('pg_freespacemap');
     $db->sql(q{CREATE TABLE tide (id int, filler char(900)); INSERT INTO tide SELECT i, '' FROM generate_series(1, 1000) i;
         VACUUM tide});
     # The move copies at a rate, or waits outside its hours.

@@ -1,7 +1,6 @@
 # Live moves back and forth under a load that keeps a ledger: updates within a page and across pages, of values stored aside, a
 # table that grows and is truncated by VACUUM, freezing. Each row is checked against the ledger, also by each index, while the
-# moves go on, also by readers of a hot standby, and afterwards; so are checksums. t/mutants/relocation breaks the copy in ways
-# that only such a ledger shows.
+# moves go on, also by readers of a hot standby, and afterwards; so are checksums.
 use strict;
 use warnings;
 use PgscaleRelocation;
@@ -29,8 +28,8 @@ CREATE INDEX accounts_spgist ON accounts USING spgist (point(0, id));
 CREATE INDEX accounts_brin ON accounts USING brin (id) WITH (pages_per_range = 4);
 CREATE TABLE papers (id int PRIMARY KEY, version int NOT NULL, v text);
 ALTER TABLE papers ALTER v SET STORAGE EXTERNAL;
-CREATE FUNCTION words(id int, version int) RETURNS text LANGUAGE sql IMMUTABLE AS 'SELECT repeat(md5(id || \$\$ \$\$ || version),
-    150)';
+CREATE FUNCTION words(id int, version int) RETURNS text LANGUAGE sql IMMUTABLE AS
+    'SELECT repeat(md5(id || \$\$ \$\$ || version), 150)';
 INSERT INTO papers SELECT i, 0, words(i, 0) FROM generate_series(0, 599) i;
 CREATE TABLE tide (id bigint PRIMARY KEY, filler char(300));
 CREATE TABLE fresh (session int, id serial);
@@ -86,8 +85,8 @@ sub wrong
 WITH l AS (SELECT sum(n) AS n, sum(versions) AS versions, max(first) AS first, max(last) AS last FROM ledger),
      a AS (SELECT count(*), sum(n) AS n FROM accounts WHERE id >= 0),
      c AS (SELECT count(*), sum(n) AS n FROM accounts WHERE changed >= 0),
-     p AS (SELECT count(*), sum(version) AS versions, count(*) FILTER (WHERE v IS DISTINCT FROM words(id,
-         version)) AS bad FROM papers WHERE id >= 0),
+     p AS (SELECT count(*), sum(version) AS versions, count(*) FILTER (WHERE v IS DISTINCT FROM words(id, version)) AS bad
+             FROM papers WHERE id >= 0),
      t AS (SELECT count(*), coalesce(min(id), 0) AS first, coalesce(max(id), 0) AS last FROM tide WHERE id >= 0)
 SELECT concat_ws('; ', CASE WHEN a.count <> 9000 OR a.n <> l.n THEN format('accounts: %s rows, %s for %s', a.count, a.n, l.n) END,
        CASE WHEN c.count <> 9000 OR c.n <> l.n THEN format('accounts by changed: %s rows, %s for %s', c.count, c.n, l.n) END,

@@ -101,7 +101,7 @@ SKIP:
     launching('on');
     ended_ok($late, 'failed|53100|0', 'there is no room when its turn comes', 'state, sqlstate, attempts');
     $free->();
-    ($holder, $late) = session($node);
+    $holder = session($node);
     $holder->sql('BEGIN; UPDATE n SET id = 0 WHERE n = 1');
     $late = $db->sql('SELECT ' . sprintf $rebuild, 'n_pkey');
     job_ok($late, 'phase', 'waiting for writers before build', 'it begins while there is room');

@@ -9,9 +9,9 @@ use PgscaleTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-our @EXPORT = qw($node $db relocation_node relocation_objects two_tables extensions own_disk stopped stop_ok
-  ask copying held held_live of_job job_text job_ok ended ended_ok done_ok place elsewhere launching reloaded workers_gone
-  schema clean_ok sound_ok strays strays_ok rows);
+our @EXPORT = qw($node $db relocation_node relocation_objects two_tables extensions own_disk stopped stop_ok ask rebuild copying
+  held held_live of_job job_text job_ok ended ended_ok done_ok in_order_ok place elsewhere launching reloaded workers_gone schema
+  clean_ok sound_ok strays strays_ok rows);
 
 # The server that the functions below are about, and the session that asks it. A test may put others in their places.
 our ($node, $db);
@@ -144,6 +144,14 @@ sub ask
     return split /\n/, ($session // $db)->sql("SELECT * FROM pgscale.$call");
 }
 
+# What asks for a rebuild of an index, elsewhere by default
+sub rebuild
+{
+    my ($index, $to, $options) = @_;
+
+    return "relocate_index('$index', '" . ($to // elsewhere($index)) . "', mode => 'rebuild'" . ($options // '') . ')';
+}
+
 sub of_job
 {
     my ($job, $columns, $session) = @_;
@@ -195,6 +203,15 @@ sub done_ok
         WHERE job IN (%s) AND (state <> 'done' OR sqlstate IS NOT NULL)}, join ',', @jobs)), '', "$name: done");
 }
 
+# The first job has ended before the other one starts.
+sub in_order_ok
+{
+    my ($first, $then, $name) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+    return is(of_job($first, "finished_at <= (SELECT started_at FROM pgscale.relocation_jobs WHERE job = $then)"), 't', $name);
+}
+
 # Where it lies, and the one of the two other tablespaces that it is not in
 sub place { my ($relation, $session) = @_; return ($session // $db)->sql(qq{SELECT coalesce(spcname, 'pg_default') FROM pg_class c
     LEFT JOIN pg_tablespace s ON s.oid = c.reltablespace WHERE c.oid = '$relation'::regclass}); }
@@ -235,21 +252,21 @@ sub held
     local $Test::Builder::Level = $Test::Builder::Level + 1;
 
     $holder->sql($in_transaction);
-    my ($job) = ask("relocate_index('$index', '" . elsewhere($index) . "', mode => 'rebuild')");
+    my ($job) = ask(rebuild($index));
     job_ok($job, 'state, phase', "running|$phase", "a job that is $phase");
     return ($holder, $job, _worker($job));
 }
 
-# The same of the live move of a table that the session reads, once all is copied
+# The same of the live move of a table that the session reads, once all is copied; or of another call, by a session
 sub held_live
 {
-    my ($table, $tablespace, $hold) = @_;
+    my ($table, $call, $hold, $session) = @_;
     my $holder = session($node);
     local $Test::Builder::Level = $Test::Builder::Level + 1;
 
     $holder->sql($hold // "BEGIN; SELECT count(*) FROM $table");
-    my ($job) = ask("relocate_table('$table', '$tablespace')");
-    job_ok($job, 'state, phase', 'waiting|waiting for a gap', 'a job that waits for a gap');
+    my ($job) = ask($call =~ /[(]/ ? $call : "relocate_table('$table', '$call')", $session);
+    job_ok($job, 'state, phase', 'waiting|waiting for a gap', 'a job that waits for a gap', $session);
     return ($holder, $job, _worker($job));
 }
 

@@ -36,7 +36,7 @@ enum
 	PARTS
 };
 
-/* PgscaleCalled.pm knows this layout */
+/* relocation_live_calls.pl knows this layout */
 struct calls
 {
 	int32		part;			/* of the call that fails */
