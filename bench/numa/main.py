@@ -13,7 +13,6 @@ DISTANCES = {"two": [[10, 21], [21, 10]],
              "four": [[10, 16, 16, 22], [16, 10, 22, 16], [16, 22, 10, 16], [22, 16, 16, 10]]}
 MEGABYTES = {"two": 768, "four": 512}
 BUFFERS = 128 << 20
-NOT_SHOWN = ("free_bytes", "cpus")
 PAGES = 12000                   # of 8 kB that a session fills
 
 
@@ -33,7 +32,7 @@ def _case(said):
     policy, *_ = said["filler"].split()
     return {
         "state": json.loads(said["health"])["state"], "forced_kb": int(after[0]) - int(before[0]), "forced_huge": int(before[1]) - int(after[1]),
-        "untouched": _rows(said["untouched"]), "filled": _rows(said["filled"]),
+        "untouched": {"bytes": _rows(said["untouched"])["bytes"]}, "filled": _rows(said["filled"]),
         "policy": policy, "log": said["log"], "kernel": _numbers(said["filler"]),
     }
 
@@ -51,12 +50,11 @@ def machine(name):
         said = boot(file, distances, MEGABYTES[name])
         shutil.rmtree(image.root)
         file.unlink()
-        return {"nodes": json.loads(said["default"]["nodes"]),
-                "kernel": said.pop("booted")["version"],
+        del said["booted"]
+        return {"distances": [row["distance"] for row in json.loads(said["default"]["nodes"])],
                 "cases": [{"case": case, **_case(what)} for case, what in said.items()]}
 
-    return types.SimpleNamespace(measure=measure, show=show, published=published, LEFT_OUT=NOT_SHOWN,
-                                 required=lambda results: required(name, results))
+    return types.SimpleNamespace(measure=measure, show=show, published=published, required=lambda results: required(name, results))
 
 
 def _shares(rows):
@@ -98,18 +96,18 @@ def _misplaced(got, n):
 
 def published(results):
     cases = by_name(results)
-    yield "misplaced", percent(_misplaced(cases["default"], len(results["nodes"])))
+    yield "misplaced", percent(_misplaced(cases["default"], len(results["distances"])))
     yield "fullest, interleaved", percent(_skew(cases["interleaved"]["filled"]))
 
 
 def required(name, results):
-    cases, n = by_name(results), len(results["nodes"])
+    cases, n = by_name(results), len(results["distances"])
     rows = []
 
     def need(what, measured, limit, met):
         rows.append((f"{name} nodes: {what}", measured, limit, met))
 
-    distances = [row["distance"] for row in results["nodes"]]
+    distances = results["distances"]
     need("distances are those of the machine", "yes" if distances == DISTANCES[name] else distances, "yes", distances == DISTANCES[name])
     worst = max(abs(sum(got[what]["bytes"].values()) - BUFFERS) for got in cases.values() for what in ("untouched", "filled"))
     need("sum of the rows beside shared_buffers, bytes", worst, 0, worst == 0)

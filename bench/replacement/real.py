@@ -41,6 +41,7 @@ class Part:
 
     def __init__(self, name, of_loads, rounds, conditions=FEWER, limits=FEW_READS, mode=None, times=TIMES):
         self.name = name
+        self.LEFT_OUT = (*self.LEFT_OUT, "device reads" if limits == FEW_WRITES else "device writes")
         self.loads = of_loads
         self.rounds = rounds
         self.conditions = conditions

@@ -12,6 +12,7 @@ REACH = (0.25, 1, 2)
 REPEATS = 3
 NOISE = 0.05
 FITS, QUICK = 200, 20
+LEFT_OUT = ("r2",)
 STATUSES = "insufficient", "no", "ok"
 
 # name: source, concurrencies, throughputs, published lambda, sigma, kappa, N*

@@ -51,7 +51,8 @@ def measure(place, quick):
                           for _, clients in stats.rounds(1, CLIENTS)]
                 # so that no writing of one workload is left to the next one
                 run(connection, "CHECKPOINT")
-                found.append({"workload": name, "tps": [tps for _, tps in sorted(points)], "fit": law.fit(connection, points)})
+                fit = law.fit(connection, points)
+                found.append({"workload": name, "tps": [tps for _, tps in sorted(points)], "fit": {what: fit[what] for what in ("r2", "status")}})
         finally:
             server.stop()
     return found

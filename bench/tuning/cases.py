@@ -21,6 +21,7 @@ SECONDS, QUICK_SECONDS = 66, 36
 # what verify may claim beside what pgbench has measured of the same minutes: points of per cent
 TOLERANCE = 0.10
 GAINS = 1.1
+LEFT_OUT = ("gain", "object", "reason", "recommended")
 
 
 def watch(bed, load, seconds):
