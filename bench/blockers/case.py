@@ -7,7 +7,7 @@ import time
 
 import stats
 from cluster import run, say, value
-from load import Load
+from load import HOLD_STOCK, STOCK, UPDATE_STOCK, Load
 from report import percent, signed, spread, table
 
 CLIENTS = 8
@@ -15,16 +15,6 @@ HOLD_S, ROUNDS = 10, 6
 QUICK = {"HOLD_S": 4, "ROUNDS": 1}
 HOLDER = "nightly_report"
 LIMIT = 0.05
-
-SETUP = """
-CREATE TABLE stock (product int PRIMARY KEY, amount int);
-INSERT INTO stock SELECT i, 1000000 FROM generate_series(1, 20) i;
-CREATE ROLE shop LOGIN;
-CREATE ROLE reports LOGIN;
-GRANT ALL ON stock TO shop, reports;
-"""
-LOAD = "\\set product random(1, 20)\nUPDATE stock SET amount = amount - 1 WHERE product = :product;\n"
-HOLD = "UPDATE stock SET amount = amount - 10 WHERE product = 7;"
 
 # asked when all have gone: is the root named by the profile, and by the history, where it idled in its transaction?
 NAMED = {
@@ -43,7 +33,7 @@ def hold(server, seconds):
     """One hold beside the load. Returns when it began and ended."""
     with contextlib.closing(server.connect(HOLDER, "reports")) as holder:
         holder.autocommit = False
-        run(holder, HOLD)
+        run(holder, HOLD_STOCK)
         began = time.time()
         time.sleep(seconds)
         ended = time.time()
@@ -69,10 +59,10 @@ def one(server, connection, script, seconds):
 def measure(place, quick):
     seconds, rounds = QUICK.values() if quick else (HOLD_S, ROUNDS)
     runs, named = [], None
-    script = place.script("shop.sql", LOAD)
+    script = place.script("shop.sql", UPDATE_STOCK)
     with place.cluster("case", shared_preload_libraries="pgscale") as server, contextlib.closing(server.connect()) as connection:
         server.create_pgscale(connection)
-        run(connection, SETUP)
+        run(connection, STOCK)
         for number in range(rounds):
             say(f"hold {number + 1}")
             runs.append({"round": number, **one(server, connection, script, seconds)})

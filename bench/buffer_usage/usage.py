@@ -11,7 +11,7 @@ from typing import NamedTuple
 import stats
 from bed import Floor, buffers, filled, largest, timed
 from cluster import run, say, value
-from report import between, table
+from report import interval, table
 
 ROUNDS, QUICK_ROUNDS = 15, 2
 SCALE, QUICK_SCALE = 20, 2
@@ -119,10 +119,6 @@ def to_floor(results, question):
     return [r["ms"] / r["floor"] for r in results["times"] if r["what"] == question.name]
 
 
-def spread(values, form="{:.2f}", unit=""):
-    return between(stats.median(values), *stats.interval(values), form, unit)
-
-
 def describe(results):
     n = results["buffers"]
     share = {"none" if count is None else count: b / n for count, b, _, _ in results["answer"]}
@@ -136,27 +132,27 @@ def describe(results):
 def show(results):
     asked = {r["what"] for r in results["times"]}
     pairs = {**PEERS, **{theirs.through_psql(): mine.through_psql() for theirs, mine in PEERS.items()}}
-    rows = [["plain reading of the headers", spread([r["floor"] for r in results["times"]], "{:,.2f}"), "1", ""]]
+    rows = [["plain reading of the headers", interval([r["floor"] for r in results["times"]], "{:,.2f}"), "1", ""]]
     for question in QUESTIONS:
         if question.name in asked:
-            rows.append([question.name, spread(times(results, question), "{:,.2f}"), f"{stats.median(to_floor(results, question)):,.1f}",
-                         spread(ratios(results, question, pairs[question]), "{:,.1f}") if question in pairs else ""])
+            rows.append([question.name, interval(times(results, question), "{:,.2f}"), f"{stats.median(to_floor(results, question)):,.1f}",
+                         interval(ratios(results, question, pairs[question]), "{:,.1f}") if question in pairs else ""])
     return describe(results) + "\n\n" + table(["", "ms (95 %)", "times plain reading", "times as long as pgscale"], rows)
 
 
 def published(results):
     for name, theirs in (("view", USAGE_PEER), ("counts", COUNTS), ("by relation", RELATIONS_PEER)):
         if times(results, theirs.through_psql()):
-            yield f"{name}, psql", spread(ratios(results, theirs.through_psql(), PEERS[theirs].through_psql()),
-                                          "{:.1f}" if theirs is COUNTS else "{:.0f}")
+            yield f"{name}, psql", interval(ratios(results, theirs.through_psql(), PEERS[theirs].through_psql()),
+                                            "{:.1f}" if theirs is COUNTS else "{:.0f}")
 
 
 def required(results):
     faster = ratios(results, USAGE_PEER, USAGE)
-    yield "usage: pg_buffercache by usage count / buffer_usage", spread(faster, "{:,.0f}"), "at least 50", \
+    yield "usage: pg_buffercache by usage count / buffer_usage", interval(faster, "{:,.0f}"), "at least 50", \
         stats.median(faster) >= 50
     slower = to_floor(results, USAGE)
-    yield "usage: buffer_usage / plain reading", spread(slower), "at most 2", stats.median(slower) <= 2
+    yield "usage: buffer_usage / plain reading", interval(slower), "at most 2", stats.median(slower) <= 2
     for what, different in results["different"].items():
         yield f"usage: buffers counted otherwise than by pg_buffercache, {what}", f"{different:,}", \
             f"at most {MOVED}", different <= MOVED

@@ -7,7 +7,7 @@ import signal
 import time
 
 from cluster import run, say, value
-from load import Load
+from load import HOLD_STOCK, STOCK, UPDATE_STOCK, Load
 from report import table
 
 import bed
@@ -19,15 +19,6 @@ QUICK = {"minute": 1, "from": 10, "until": 18, "crash": 22, "end": 28}
 HOLDER = "nightly_report"
 LIMIT_S, LIMIT_GAP = 1, 2
 
-SETUP = """
-CREATE TABLE stock (product int PRIMARY KEY, amount int);
-INSERT INTO stock SELECT i, 1000000 FROM generate_series(1, 20) i;
-CREATE ROLE shop LOGIN;
-CREATE ROLE reports LOGIN;
-GRANT ALL ON stock TO shop, reports;
-"""
-LOAD = "\\set product random(1, 20)\nUPDATE stock SET amount = amount - 1 WHERE product = :product;\n"
-HOLD = "UPDATE stock SET amount = amount - 10 WHERE product = 7"
 WHO = "SELECT item FROM pgscale.top_waits(to_timestamp(%s), to_timestamp(%s), by => 'blocker') ORDER BY rank LIMIT 1"
 LOCKED = "pgscale.archive_waits WHERE event_type = 'Lock' AND backend_type = 'client backend' AND at >= to_timestamp(%s) AND at < to_timestamp(%s)"
 
@@ -44,13 +35,13 @@ class Story:
 
     def play(self):
         """What happens, up to the crash and after it."""
-        load = ("-U", "shop", "-f", self.server.place.script("shop.sql", LOAD), "-c", CLIENTS, "-j", 2, "-R", RATE)
+        load = ("-U", "shop", "-f", self.server.place.script("shop.sql", UPDATE_STOCK), "-c", CLIENTS, "-j", 2, "-R", RATE)
         with Load(self.server, *load, may_fail=True):
             self.sleep_until("from")
             say("a session holds the others up")
             with contextlib.closing(self.server.connect(HOLDER, "reports")) as holder:
                 holder.autocommit = False
-                run(holder, HOLD)
+                run(holder, HOLD_STOCK)
                 self.sleep_until("until")
                 holder.commit()
             say("it is gone")
@@ -88,7 +79,7 @@ def measure(place, quick):
     with place.cluster("incident", **bed.SETTINGS, **settings) as server:
         with contextlib.closing(server.connect()) as connection:
             bed.create(server, connection)
-            run(connection, SETUP)
+            run(connection, STOCK)
         night = Story(server, story, began)
         night.play()
         with contextlib.closing(server.connect()) as connection:

@@ -101,7 +101,6 @@ class Place:
         self.library.mkdir()
         shutil.move(tree / "pgscale.so", self.library)
         shutil.move(tree / "build" / "pgscale--1.0.sql", self.folder)
-        shutil.move(tree / "sql", self.folder / "sql")
         shutil.rmtree(tree)
         self.give(self.folder)
 
@@ -170,8 +169,8 @@ class Place:
                                          " AND pronamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace)"):
             run(connection, f"ALTER EXTENSION pgscale ADD FUNCTION {function}")
 
-    def cluster(self, name, data=None, wal=None, initdb=(), **settings):
-        self.clusters.append(Cluster(self, name, data, wal, initdb, settings))
+    def cluster(self, name, data=None, wal=None, **settings):
+        self.clusters.append(Cluster(self, name, data, wal, settings))
         return self.clusters[-1]
 
 
@@ -196,7 +195,7 @@ class Cluster:
         "logging_collector": "off",
     }
 
-    def __init__(self, place, name, data, wal, initdb, settings):
+    def __init__(self, place, name, data, wal, settings):
         self.place = place
         self.name = name
         self.settings = settings
@@ -206,7 +205,7 @@ class Cluster:
         self.process = None
         elsewhere = ["-X", wal] if wal else []
         place.run(["initdb", "-D", self.data, *elsewhere, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale",
-                   "--no-sync", *initdb])
+                   "--no-sync"])
         if data:
             self.folder.mkdir()
             place.give(self.folder)

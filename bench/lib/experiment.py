@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import importlib
 import json
-import pathlib
 import sys
 import time
 
@@ -23,7 +22,7 @@ def parts_of(here):
     return {part.name: importlib.import_module(part.name) for part in registry.parts(registry.BENCH) if part.folder == here.name}
 
 
-def run(program, parts):
+def run(here, parts):
     """Returns the exit code.
 
     A part measures (place, quick) -> results, shows (results) -> Markdown, and names what is required
@@ -35,27 +34,29 @@ def run(program, parts):
 
     The results of a part that has merged (before, found) are those of several runs: of other pieces, or of other majors. Each
     piece is in the summary as soon as it has ended, and what is measured anew takes the place of what was there. Such a part
-    has a caption (results) of its own. --rounds is for parts that have a number of rounds.
+    has a caption (results) of its own. Pieces of another part are not all of its results: they are shown, and the summary
+    stays. --rounds is for parts that have a number of rounds.
     """
-    here = pathlib.Path(program).resolve().parent
     arguments = _arguments(here, parts)
     if arguments.show:
         blocks, figures, _ = _shown(parts, digest.read(here))
         print(json.dumps({"blocks": blocks, "figures": figures}))
         return 0
 
-    output = TREE / "build" / "bench" / here.name / ("quick" if arguments.quick else "")
+    partly = arguments.only and not all(hasattr(parts[name], "merged") for name in arguments.parts)
+    aside = "quick" if arguments.quick else "only" if partly else ""
+    output = TREE / "build" / "bench" / here.name / aside
     output.mkdir(parents=True, exist_ok=True)
-    folder = output if arguments.quick else here
-    if arguments.quick:
+    folder = output if aside else here
+    if aside:
         (folder / "summary.json").unlink(missing_ok=True)
     for name in arguments.parts if arguments.rounds else ():
         parts[name].rounds = arguments.rounds
     _measure_all(parts, arguments, output, here, folder)
-    blocks, _, verdicts = _shown(parts, digest.read(folder))
+    blocks, _, verdicts = _shown(parts, digest.read(folder), partly)
     for name, block in blocks.items():
         print(f"\n{name}\n{block}")
-    return 0 if arguments.quick or all(verdict[-1] for verdict in verdicts) else 1
+    return 0 if aside or all(verdict[-1] for verdict in verdicts) else 1
 
 
 def _arguments(here, parts):
@@ -70,8 +71,10 @@ def _arguments(here, parts):
     unknown = set(arguments.parts) - set(parts)
     if unknown:
         parser.error("no such part: " + " ".join(unknown))
-    if arguments.only and not any(_chosen(parts[name], arguments) for name in arguments.parts):
-        parser.error(f"no piece of these parts is named {', '.join(arguments.only)}")
+    if arguments.only:
+        arguments.parts = [name for name in arguments.parts if _chosen(parts[name], arguments)]
+        if not arguments.parts:
+            parser.error(f"no piece of these parts is named {', '.join(arguments.only)}")
     without = [name for name in arguments.parts if not isinstance(getattr(parts[name], "rounds", None), int)]
     if arguments.rounds and without:
         parser.error("no rounds to choose: " + " ".join(without))
@@ -107,8 +110,7 @@ def _measure_all(parts, arguments, output, here, folder):
 
     with Place() as place:
         for name in arguments.parts:
-            if not arguments.only or _chosen(parts[name], arguments):
-                _measure(place, name, parts[name], arguments, here, keep)
+            _measure(place, name, parts[name], arguments, here, keep)
 
 
 def _measure(place, name, part, arguments, here, keep):
@@ -138,20 +140,23 @@ def _measure(place, name, part, arguments, here, keep):
     say(f"{name}: {time.monotonic() - since:.0f} s")
 
 
-def _shown(parts, kept):
-    """Each block of the README by name; by part and name the figures that pages take; and what was required."""
+def _shown(parts, kept, partly=False):
+    """Each block of the README by name; by part and name the figures that pages take; and what was required of all pieces."""
     blocks, figures, verdicts = {}, {}, []
     restored = {name: {**kept[name], "results": digest.restored(kept[name]["results"])} for name in parts if name in kept}
     for name, part in restored.items():
-        caption = getattr(parts[name], "caption", lambda results: "")(part["results"])
+        caption = parts[name].caption(part["results"]) if hasattr(parts[name], "caption") else ""
         blocks[name] = "\n" + parts[name].show(part["results"]) + caption + "\n"
+        if partly:
+            continue
         published = getattr(parts[name], "published", lambda results: ())
-        figures[name] = {**part["machine"], "cores": machine.short(part["machine"]["machine"]),
+        figures[name] = {**part["machine"], "cores": machine.short(part["machine"]["machine"]), "caption": caption,
                          **{f"version of {peer}": version for peer, version in part.get("peers", {}).items()},
                          **dict(published(part["results"]))}
         verdicts += parts[name].required(part["results"])
     rows = [[what, measured, limit, "met" if met else "**not met**"] for what, measured, limit, met in verdicts]
-    blocks["required"] = "\n" + table(["required", "measured", "limit", ""], rows) + "\n"
+    if rows:
+        blocks["required"] = "\n" + table(["required", "measured", "limit", ""], rows) + "\n"
     blocks["machine"] = "\n" + _machines(restored) + "\n"
     return blocks, figures, verdicts
 
@@ -170,4 +175,4 @@ def _machines(parts):
 if __name__ == "__main__":
     folder = registry.BENCH / sys.argv.pop(1)
     sys.path.insert(0, str(folder))
-    sys.exit(run(folder / "main.py", parts_of(folder)))
+    sys.exit(run(folder, parts_of(folder)))

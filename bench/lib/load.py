@@ -1,11 +1,50 @@
-"""A pgbench that runs while something else happens, and what it says of each second and each transaction."""
+"""A pgbench beside something else, what it says of each second and each transaction, and loads of several folders."""
+import contextlib
 import re
 import signal
 import subprocess
 
 import numpy
 
+from cluster import end
+
 PERCENTILES = {"p50": 50, "p95": 95, "p99": 99, "p99.9": 99.9, "max": 100}
+
+# sessions that want the rows of a table, and a statement that holds one of them
+STOCK = """
+CREATE TABLE stock (product int PRIMARY KEY, amount int);
+INSERT INTO stock SELECT i, 1000000 FROM generate_series(1, 20) i;
+CREATE ROLE shop LOGIN;
+CREATE ROLE reports LOGIN;
+GRANT ALL ON stock TO shop, reports;
+"""
+UPDATE_STOCK = "\\set product random(1, 20)\nUPDATE stock SET amount = amount - 1 WHERE product = :product;\n"
+HOLD_STOCK = "UPDATE stock SET amount = amount - 10 WHERE product = 7"
+OF_ALL_PARTITIONS = "\\set k random(1, 10000)\nSELECT v FROM parted WHERE other = :k;\n"
+
+
+def parted(partitions):
+    """A table by hash, with an index each, so that a query of all partitions locks twice as many relations."""
+    return "CREATE TABLE parted (k int, other int, v text) PARTITION BY HASH (k);" + "".join(
+        f"CREATE TABLE parted{number} PARTITION OF parted FOR VALUES WITH (MODULUS {partitions}, REMAINDER {number});"
+        for number in range(partitions)) + \
+        "INSERT INTO parted SELECT i, i, 'x' FROM generate_series(1, 10000) i; CREATE INDEX ON parted (other);"
+
+
+def sysbench(folder, rows, *words, user="postgres"):
+    """The command, for four tables of that many rows."""
+    return ["/usr/bin/env", "sysbench", "--db-driver=pgsql", "--pgsql-db=postgres", f"--pgsql-host={folder}",
+            f"--pgsql-user={user}", "--tables=4", f"--table-size={rows}", *words]
+
+
+@contextlib.contextmanager
+def busy_loops(place, number):
+    loops = [place.popen(["/bin/sh", "-c", "while :; do :; done"]) for _ in range(number)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            end(loop)
 
 
 class Load:

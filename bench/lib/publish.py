@@ -15,16 +15,12 @@ import textwrap
 
 import digest
 import registry
-from report import filled, table
+from report import Wrong, filled, table
 
 TREE = registry.TREE
 WIDTH = 120
 TABLE = ""      # the name of a part's tables among its figures
 HEAD = "<!-- Made by bench/run --redraw from bench/published/results.md.in: edit that -->\n"
-
-
-class Wrong(Exception):
-    pass
 
 
 def shown(folder):
@@ -36,7 +32,9 @@ def shown(folder):
 
 
 def captioned(name, tables, figures):
-    """The tables of a part, and of what server they are."""
+    """The tables of a part, and of what server they are, unless the part's own caption says it."""
+    if figures["caption"]:
+        return f"{tables}\n\n`bench/run {name}`."
     peers = "".join(f", {what.removeprefix('version of ')} {version}" for what, version in figures.items() if what.startswith("version of "))
     return f"{tables}\n\n`bench/run {name}`, PostgreSQL {figures['PostgreSQL']}{peers}, {figures['cores']}, {figures['date']}."
 

@@ -4,6 +4,10 @@ import re
 import stats
 
 
+class Wrong(Exception):
+    pass
+
+
 def table(header, rows):
     lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
     lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
@@ -14,7 +18,7 @@ def filled(text, name, block):
     """The text with the block between its lines <!-- NAME --> and <!-- end NAME -->."""
     new, n = re.subn(f"(<!-- {name} -->\n).*?(<!-- end {name} -->)", lambda m: m[1] + block + "\n" + m[2], text, flags=re.S)
     if n != 1:
-        raise ValueError(f"there is no place for {name}")
+        raise Wrong(f"there is no place for {name}")
     return new
 
 
@@ -31,6 +35,11 @@ def spread(values, form, unit=""):
     if len(values) == 1:
         return form.format(values[0]) + unit
     return between(stats.median(values), min(values), max(values), form, unit)
+
+
+def interval(values, form="{:.2f}", unit=""):
+    """The median and its interval."""
+    return between(stats.median(values), *stats.interval(values), form, unit)
 
 
 def between(middle, low, high, form, unit=""):

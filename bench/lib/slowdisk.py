@@ -165,14 +165,9 @@ class SlowDisk:
     def counters(self):
         """What the device has done since the kernel knows it."""
         fields = [int(field) for field in (self._block / "stat").read_text().split()]
-        return {"reads": fields[0], "bytes_read": fields[2] * SECTOR,
-                "writes": fields[4], "writes_merged": fields[5], "bytes_written": fields[6] * SECTOR}
+        return {"reads": fields[0], "writes": fields[4], "bytes_written": fields[6] * SECTOR}
 
-    def owed(self):
-        """Bytes that the kernel has dirty of this device, that it is writing, and that ever became dirty.
-
-        A folio counts whole, however little of it was written to.
-        """
+    def dirtied(self):
+        """Bytes of this device that ever became dirty. A folio counts whole, however little of it was written to."""
         stats = dict(line.split(":") for line in (self._debug / "stats").read_text().splitlines())
-        return {name: int(stats[key].split()[0]) * 1024 for name, key in (
-            ("dirty", "BdiReclaimable"), ("writeback", "BdiWriteback"), ("dirtied", "BdiDirtied"))}
+        return int(stats["BdiDirtied"].split()[0]) * 1024

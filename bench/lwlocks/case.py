@@ -4,8 +4,8 @@ import time
 
 import stats
 from cluster import run, say
-from load import Load
-from report import between, percent, table
+from load import OF_ALL_PARTITIONS, Load, parted
+from report import interval, percent, spread, table
 
 CLIENTS = 16
 SECONDS, ROUNDS = 8, 4
@@ -15,17 +15,10 @@ PARTITIONS = 100
 
 # each session of the second takes its keys a thousand at a time, so that it has a page of its own
 PLAIN, SPREAD = "orders", "orders_cached"
-SETUP = "CREATE TABLE parted (k int, other int, v text) PARTITION BY HASH (k);" + "".join(
-    f"CREATE TABLE parted{number} PARTITION OF parted FOR VALUES WITH (MODULUS {PARTITIONS}, REMAINDER {number});"
-    for number in range(PARTITIONS)) + """
-INSERT INTO parted SELECT i, i, 'x' FROM generate_series(1, 10000) i;
-CREATE INDEX ON parted (other);
-ANALYZE parted;
-""" + "".join(f"""
+SETUP = parted(PARTITIONS) + "ANALYZE parted;" + "".join(f"""
 CREATE SEQUENCE {name}_ids CACHE {cached};
 CREATE TABLE {name} (id bigint PRIMARY KEY DEFAULT nextval('{name}_ids'), item text);
 """ for name, cached in ((PLAIN, 1), (SPREAD, 1000)))
-OF_ALL = "\\set k random(1, 10000)\nSELECT v FROM parted WHERE other = :k;\n"
 INSERT = "INSERT INTO {} (item) SELECT 'x' FROM generate_series(1, 200);\n"
 
 # of all the time of sessions that worked
@@ -67,7 +60,7 @@ def measure(place, quick):
         server.create_pgscale(connection)
         run(connection, SETUP)
         say("all partitions")
-        turn(server, connection, place.script("all.sql", OF_ALL), seconds)
+        turn(server, connection, place.script("all.sql", OF_ALL_PARTITIONS), seconds)
         tranche = run(connection, TRANCHE)
         scripts = {name: place.script(f"{name}.sql", INSERT.format(name)) for name in (PLAIN, SPREAD)}
         say("inserts")
@@ -85,11 +78,10 @@ def show(results):
     rows = []
     for name, words in {PLAIN: "CACHE 1", SPREAD: "CACHE 1000"}.items():
         tps, lwlocks = of(results, name, "tps"), of(results, name, "lwlocks")
-        rows.append([words, between(stats.median(tps), min(tps), max(tps), "{:,.0f}"), percent(stats.median(lwlocks))])
+        rows.append([words, spread(tps, "{:,.0f}"), percent(stats.median(lwlocks))])
     faster = [after / before for before, after in zip(of(results, PLAIN, "tps"), of(results, SPREAD, "tps"))]
-    low, high = stats.interval(faster)
     return table(["sequence", "inserts of 200 rows a second", "time in LWLocks"], rows) + \
-        f"\n\nThe second to the first, round by round: {stats.median(faster):.2f} ({low:.2f} .. {high:.2f})."
+        f"\n\nThe second to the first, round by round: {interval(faster)}."
 
 
 def required(results):

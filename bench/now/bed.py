@@ -11,6 +11,7 @@ import psycopg2
 
 import watch
 from cluster import end, run
+from load import STOCK
 from slowdisk import SlowDisk
 
 SCALE = 10
@@ -18,15 +19,7 @@ CONNECTIONS = 100
 # defaults, as far as Cluster.SETTINGS are not
 SETTINGS = {"shared_preload_libraries": "pgscale", "max_connections": CONNECTIONS, "synchronous_commit": "on", "autovacuum": "on",
             "checkpoint_timeout": "5min"}
-STOCK_ROWS = 20
-SETUP = f"""
-{watch.CREATE};
-CREATE ROLE shop LOGIN;
-CREATE TABLE stock (product int PRIMARY KEY, amount int);
-INSERT INTO stock SELECT i, 1000000 FROM generate_series(1, {STOCK_ROWS}) i;
-GRANT ALL ON ALL TABLES IN SCHEMA public TO shop;
-"""
-UPDATE_STOCK = f"\\set product random(1, {STOCK_ROWS})\nUPDATE stock SET amount = amount - 1 WHERE product = :product;\n"
+SETUP = f"{watch.CREATE};{STOCK}GRANT ALL ON ALL TABLES IN SCHEMA public TO shop;\n"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Callable
 import bed
 import watch
 from cluster import end, run, say
+from load import sysbench
 from report import percent, table
 
 SCALE = 20
@@ -26,7 +27,8 @@ CREATE TABLE jobs (id int PRIMARY KEY, state int);
 INSERT INTO jobs SELECT i, 0 FROM generate_series(1, 100) i;
 COPY (SELECT i, repeat('x', 80) FROM generate_series(1, {COPY_ROWS}) i) TO '{{folder}}/rows';
 """
-SYSBENCH = ("--tables=4", "--table-size=20000")
+SYSBENCH_ROWS = 20000
+LEFT_OUT = ("rule", "pid")
 # a row is locked for some 5 ms
 SHORT_LOCKS = """\\set id random(1, 100)
 BEGIN;
@@ -125,9 +127,8 @@ LOADS = (
     Healthy("select-only, 16 clients, 2,000/s", pgbench("-S", "-c", 16, "-R", 2000)),
     Healthy("select-only, 16 MB of shared buffers, 500/s", pgbench("-S", "-c", 8, "-R", 500), {"shared_buffers": "16MB"}),
     Healthy("select-only, a session each, 20/s", pgbench("-C", "-S", "-c", 2, "-R", 20)),
-    Healthy("sysbench read_write, 1 thread", program("/usr/bin/env", "sysbench", "--db-driver=pgsql", "--pgsql-db=postgres",
-                                                     "--pgsql-host={socket}", "--pgsql-user=postgres", *SYSBENCH, "--threads=1",
-                                                     "--time=3600", "oltp_read_write", "run")),
+    Healthy("sysbench read_write, 1 thread", program(*sysbench(
+        "{socket}", SYSBENCH_ROWS, "--threads=1", "--time=3600", "oltp_read_write", "run"))),
     Healthy("COPY, over and over", again("TRUNCATE loaded", "COPY loaded FROM '{folder}/rows'")),
     Healthy("VACUUM FREEZE beside TPC-B, 100/s", together(LIGHT, again("VACUUM (FREEZE, DISABLE_PAGE_SKIPPING) pgbench_accounts"))),
     Healthy("CREATE INDEX beside select-only, 500/s", together(
@@ -158,8 +159,7 @@ def measure(place, quick, names):
     with bed.staged(place, "healthy", SCALE, **SETTINGS) as stage:
         server = stage.server
         run(stage.connection, SETUP.format(folder=server.folder))
-        place.run(["/usr/bin/env", "sysbench", "--db-driver=pgsql", "--pgsql-db=postgres", f"--pgsql-host={server.folder}",
-                   "--pgsql-user=postgres", *SYSBENCH, "oltp_read_write", "prepare"])
+        place.run(sysbench(server.folder, SYSBENCH_ROWS, "oltp_read_write", "prepare"))
         run(stage.connection, "CREATE EXTENSION pg_prewarm")
         for load in LOADS:
             if load.name in names:

@@ -10,6 +10,7 @@ import psycopg2
 import bed
 import watch
 from cluster import say
+from load import HOLD_STOCK, OF_ALL_PARTITIONS, UPDATE_STOCK, parted
 from report import percent, table
 
 # seconds of the usual load, of the incident, and of the usual load after it
@@ -34,23 +35,14 @@ class Scene:
     disk: bed.Disk = None
 
 
-# by hash, and an index each, so that a query of all of them locks some 200 relations
 PARTITIONS = 100
-PARTED = "CREATE TABLE parted (k int, other int, v text) PARTITION BY HASH (k);" + "".join(
-    f"CREATE TABLE parted{number} PARTITION OF parted FOR VALUES WITH (MODULUS {PARTITIONS}, REMAINDER {number});"
-    for number in range(PARTITIONS)) + """
-INSERT INTO parted SELECT i, i, 'x' FROM generate_series(1, 10000) i;
-CREATE INDEX ON parted (other);
-ANALYZE parted;
-"""
 OF_ONE = "\\set k random(1, 10000)\nSELECT v FROM parted WHERE k = :k;\n"
-OF_ALL = "\\set k random(1, 10000)\nSELECT v FROM parted WHERE other = :k;\n"
 CROSS_JOIN = "SELECT count(*) FROM pgbench_accounts a CROSS JOIN pgbench_accounts b WHERE a.abalance <> b.abalance + 1"
 
 
 @contextlib.contextmanager
 def idle_in_transaction(stage):
-    with bed.transaction(stage.server, "nightly_report", "UPDATE stock SET amount = amount - 10 WHERE product = 7") as pid:
+    with bed.transaction(stage.server, "nightly_report", HOLD_STOCK) as pid:
         yield [pid]
 
 
@@ -68,7 +60,7 @@ def runaway(stage):
 
 @contextlib.contextmanager
 def many_locks(stage):
-    script = stage.script("of-all", OF_ALL)
+    script = stage.script("of-all", OF_ALL_PARTITIONS)
     with bed.pgbench(stage.server, "-M", "prepared", "-f", script, "-c", 48, "-j", 2, application_name="search"):
         yield
 
@@ -106,18 +98,18 @@ def connection_storm(stage):
 
 NIGHTS = (
     Scene("Idle in transaction", "blocker", "`nightly_report` changes a row and idles in its transaction; 8 clients want it",
-                 idle_in_transaction, ("-c", 8, "-j", 2, "-R", 200), bed.UPDATE_STOCK),
+          idle_in_transaction, ("-c", 8, "-j", 2, "-R", 200), UPDATE_STOCK),
     Scene("Checkpoints", "checkpoint_storm", "an import of 12 clients, `max_wal_size` 64 MB, a disk of 40 MB/s",
-                 many_writes, ("-M", "prepared", "-c", 4, "-R", 20), settings={"max_wal_size": "64MB", "min_wal_size": "32MB"},
-                 disk=bed.Disk(("data", "wal"), {"write_bps": 40_000_000})),
+          many_writes, ("-M", "prepared", "-c", 4, "-R", 20), settings={"max_wal_size": "64MB", "min_wal_size": "32MB"},
+          disk=bed.Disk(("data", "wal"), {"write_bps": 40_000_000})),
     Scene("Runaway query", "cpu_runaway", "a cross join of a million rows each, beside TPC-B", runaway),
     Scene("Lock manager", "lock_manager", f"48 clients query a table of {PARTITIONS} partitions without its key",
-                 many_locks, ("-M", "simple", "-c", 8, "-j", 2, "-R", 100), OF_ONE, PARTED,
-                 settings={"max_locks_per_transaction": 256}),
+          many_locks, ("-M", "simple", "-c", 8, "-j", 2, "-R", 100), OF_ONE, parted(PARTITIONS) + "ANALYZE parted;",
+          settings={"max_locks_per_transaction": 256}),
     Scene("Slow disk", "slow_flush", "the disk of the WAL, from now on, does 40 writes a second", slow_flushes,
-                 disk=bed.Disk(("wal",))),
+          disk=bed.Disk(("wal",))),
     Scene("Connection storm", "connection_storm", f"20 new sessions a second that stay, `max_connections` {bed.CONNECTIONS}",
-                 connection_storm),
+          connection_storm),
 )
 
 
@@ -167,7 +159,7 @@ def judged(scene, watching, pids, times):
     since = [poll for poll in held if named and poll.at >= named.at]
     usual = watching.between(start, before)
     cleared = next((poll.at - over for poll in watching.between(over, time.time()) if poll.first() != scene.rule), None)
-    return {"scene": scene.name, "rule": scene.rule, "said": scene.said, "process": bool(pids),
+    return {"scene": scene.name, "rule": scene.rule, "said": scene.said,
             "named_s": round(named.at - began, 1) if named else None, "certainty": named.rows[0]["certainty"] if named else "",
             "wrong_first": sorted({poll.first() for poll in held if poll.rows and not right(poll)}),
             "kept": sum(map(right, since)) / len(since) if since else 0,
@@ -187,14 +179,6 @@ def show(results):
                      f"{found['usual_false']} of {found['usual_polls']}", seconds(found["cleared_s"])])
     return table(["", "what happens", "rule", "first line after", "certainty", "and it stays", "other first lines",
                    "false in the usual time before", "gone after"], rows)
-
-
-def published(results):
-    named = [found["named_s"] for found in results if found["named_s"] is not None]
-    yield "acted out", str(len(results))
-    yield "named", str(len(named))
-    if named:
-        yield "latest", f"{max(named):.1f} s"
 
 
 def required(results):

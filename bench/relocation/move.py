@@ -22,6 +22,7 @@ PLAN, WATCHED, BETWEEN = "plan", "watched", "between"
 WINDOW = 30
 RATIO = 20
 ACCURATE = 0.15
+LEFT_OUT = (WATCHED, "tps")
 # scale, rounds, seconds: settling, at the rate, closed
 FULL = (SCALE, 3, 5, 60, 30)
 QUICK = (SCALE, 1, 3, 10, 10)

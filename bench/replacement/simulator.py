@@ -111,6 +111,10 @@ def show(results):
                   for pattern, found in ratios(results).items()])
 
 
+def caption(results):
+    return "\n\nNo server runs, so the machine does not matter."
+
+
 def required(results):
     """Of the adaptive policy."""
     found = {pattern: (each[ADAPTIVE], MOST_SKEWED if pattern in SKEWED else MOST_MOVED if pattern == MOVED else MOST_STEADY)

@@ -9,12 +9,13 @@ import time
 
 import stats
 from cluster import end, run, schedstat, value
+from load import busy_loops, sysbench
 from report import percent, signed, table
 from tools import TOOLS, PgWaitSampling, Pgscale
 
 PERIOD = 10
 SESSIONS = 4
-SYSBENCH = ("sysbench", "--db-driver=pgsql", "--pgsql-db=postgres", "--tables=4", "--table-size=20000", "--threads=1")
+ROWS = 20000
 LOADS = ("pgbench -S", "pgbench -N", "sysbench point_select", "sysbench read_write")
 MACHINES = ("idle", "saturated")
 RUNNING = "Running|RunningInWait"
@@ -28,8 +29,7 @@ def command(server, name, user):
     tool, what = name.split()
     if tool == "pgbench":
         return ["pgbench", "-h", server.folder, "-U", user, "-n", what, "-c", 1, "-T", 3600, "postgres"]
-    return ["/usr/bin/env", *SYSBENCH, f"--pgsql-host={server.folder}", f"--pgsql-user={user}", "--time=3600",
-            f"oltp_{what}", "run"]
+    return sysbench(server.folder, ROWS, "--threads=1", "--time=3600", f"oltp_{what}", "run", user=user)
 
 
 def prepare(server, control):
@@ -38,8 +38,7 @@ def prepare(server, control):
     for n in range(SESSIONS):
         run(control, f"CREATE ROLE session{n} LOGIN SUPERUSER")
     server.pgbench("-i", "-q", "-s", 10)
-    server.place.run(["/usr/bin/env", *SYSBENCH, f"--pgsql-host={server.folder}", "--pgsql-user=session0",
-                      "oltp_read_write", "prepare"])
+    server.place.run(sysbench(server.folder, ROWS, "oltp_read_write", "prepare", user="session0"))
 
 
 def backends(control):
@@ -124,15 +123,10 @@ def measure(place, quick):
         control = server.connect()
         prepare(server, control)
         for _, machine in stats.rounds(repetitions, MACHINES):
-            loops = [place.popen(["/bin/sh", "-c", "while :; do :; done"]) for _ in range(2 * os.cpu_count())] \
-                if machine == "saturated" else []
-            try:
+            with busy_loops(place, 2 * os.cpu_count() if machine == "saturated" else 0):
                 for name in LOADS:
                     for tool, found in one_load(server, control, name, seconds).items():
                         results.append({"load": name, "machine": machine, "tool": tool, **found})
-            finally:
-                for loop in loops:
-                    end(loop)
     return results
 
 

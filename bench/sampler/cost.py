@@ -9,7 +9,7 @@ import time
 
 import stats
 from cluster import end, schedstat
-from report import percent, table
+from report import interval, percent, table
 from tools import TOOLS, Pgscale
 
 PERIODS = (10, 1)
@@ -127,10 +127,9 @@ def show(results):
         shares = values(results, "share", **wanted)
         if shares:
             tick = values(results, "tick_us", **wanted)
-            low, high = stats.interval(tick)
             rows.append([f"{idle} idle" + (f", {clients} busy" if clients else ""), f"{period} ms", tool.name,
                          percent(stats.median(shares), 2), f"{stats.median(values(results, 'ticks', **wanted)):.1f}",
-                         f"{stats.median(tick):.1f} ({low:.1f} .. {high:.1f})", f"{stats.median(net(results, **wanted)):.1f}"])
+                         interval(tick, "{:.1f}"), f"{stats.median(net(results, **wanted)):.1f}"])
     return table(["sessions", "period", "", "of a core", "ticks/s", "µs/tick (95 %)", "above a bare wake-up"], rows)
 
 

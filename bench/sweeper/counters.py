@@ -7,7 +7,7 @@ PAGE = 8192
 # summed over the sweeper's workers
 SWEEPER = ("ticks", "starved", "runs", "written", "neighbours", "cpu_ms", "writer_cpu_ms")
 # of the disk's counts, those that no table has
-NOT_SHOWN = ("reads", "bytes_read", "writes_merged")
+NOT_SHOWN = ("reads",)
 
 
 def states(connection):

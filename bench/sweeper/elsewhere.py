@@ -10,7 +10,7 @@ import counters
 import stats
 from bed import PRELOADED, STOCK, TPCB, TURNS, Bed, modes, slow_bed
 from cluster import run, say
-from report import between, table
+from report import interval, table
 
 ROUNDS, QUICK_ROUNDS = 6, 1
 LIMIT = 0.98
@@ -162,7 +162,7 @@ def show(results):
         stock = [r["speed"] for r in results if (r["name"], r["mode"]) == (workload.name, STOCK)]
         row = rows.setdefault(workload.name, [workload.name, f"{stats.median(stock):,.3g}"])
         states = [state for r in results if (r["name"], r["mode"]) == (workload.name, mode) for state in r["states"]]
-        row += [between(stats.median(found), *stats.interval(found), "{:.3f}"), max(states, key=states.count, default="")]
+        row += [interval(found, "{:.3f}"), max(states, key=states.count, default="")]
     columns = [name for mode in dict.fromkeys(mode for _, mode, _ in measured(results))
                for name in (f"{mode} to stock, median and 95 %", "state of the sweeper, mostly")]
     return table(["", "stock, 1/s", *columns], rows.values())
@@ -170,7 +170,7 @@ def show(results):
 
 def published(results):
     for workload, mode, found in measured(results):
-        yield f"{workload.name}, {mode}", between(stats.median(found), *stats.interval(found), "{:.2f}")
+        yield f"{workload.name}, {mode}", interval(found)
 
 
 def required(results):

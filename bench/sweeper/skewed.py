@@ -12,13 +12,14 @@ import tpcc
 from bed import DIRTY_MIB, DISK_MIB, FREELIST, PRELOADED, STOCK, TURNS, WINDOW
 from cluster import say, value
 from copied import CopiedServer
+from load import sysbench
 from report import percent, spread, table
 from slowdisk import SlowDisk
 
 WRITE_IOPS = 250
 CLIENTS = 6
 SCALE = 14
-TABLES, ROWS = 4, 200000
+ROWS = 200000
 # rounds; seconds: filling, of a turn before what counts, and what counts
 FULL = (3, 15, 12, 20)
 QUICK = (1, 3, 2, 4)
@@ -31,17 +32,12 @@ SCRIPTS = {"zipf": "\\set rank random_zipfian(1, 100000 * :scale, 1.05)\n\\set a
 UPDATE = "UPDATE pgbench_accounts SET abalance = abalance + 1 WHERE aid = :aid;\n"
 
 
-def sysbench(server, *options):
-    return ["/usr/bin/env", "sysbench", "--db-driver=pgsql", "--pgsql-db=postgres", f"--pgsql-host={server.folder}",
-            "--pgsql-user=postgres", f"--tables={TABLES}", f"--table-size={ROWS}", f"--threads={CLIENTS}", *options]
-
-
 class Sysbench(NamedTuple):
     script: str
     tables: str = "sbtest%"
 
     def command(self, server, seconds):
-        return sysbench(server, "--rand-type=pareto", f"--time={seconds}", self.script, "run")
+        return sysbench(server.folder, ROWS, f"--threads={CLIENTS}", "--rand-type=pareto", f"--time={seconds}", self.script, "run")
 
 
 class Pgbench(NamedTuple):
@@ -79,7 +75,7 @@ class Bed(CopiedServer):
             (self.server.folder / f"{name}.sql").write_text(text)
 
     def load_more(self):
-        self.place.run(sysbench(self.server, "oltp_read_write", "prepare"))
+        self.place.run(sysbench(self.server.folder, ROWS, f"--threads={CLIENTS}", "oltp_read_write", "prepare"))
 
 
 def turn(bed, connection, workload, mode, settle, seconds):
@@ -122,7 +118,7 @@ FIGURES = (("transactions a write", transactions_a_write, "{:.2f}"), ("TPS", lam
 class Skewed:
     """The loads in these modes, each beside a stock server's turns."""
     RECORDS = {"": ("name", "mode")}
-    LEFT_OUT = (*counters.NOT_SHOWN, "state")
+    LEFT_OUT = (*counters.NOT_SHOWN, "state", "runs", "written", "neighbours", "writer_cpu_ms")
 
     def __init__(self, name, *modes):
         self.name = name

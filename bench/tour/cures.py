@@ -7,6 +7,7 @@ import dataclasses
 
 import stats
 from cluster import run, say
+from load import OF_ALL_PARTITIONS, parted
 from report import percent, spread, table
 
 RECORDS = {"": ("load", "major")}
@@ -62,11 +63,7 @@ LOADS = {
         held=("CALL fill(-1000, 100, 1)", f"CALL fill(0, {STATUS_ROWS}, 7919)")),
     f"a query of {PARTITIONS} partitions": Load(
         18, "max_locks_per_transaction sets the number of fast-path locks", ("lock_manager",),
-        "\\set k random(1, 10000)\nSELECT v FROM parted WHERE other = :k;\n",
-        "CREATE TABLE parted (k int, other int, v text) PARTITION BY HASH (k);" + "".join(
-            f"CREATE TABLE parted{number} PARTITION OF parted FOR VALUES WITH (MODULUS {PARTITIONS}, REMAINDER {number});"
-            for number in range(PARTITIONS)) +
-        "INSERT INTO parted SELECT i, i, 'x' FROM generate_series(1, 10000) i; CREATE INDEX ON parted (other)"),
+        OF_ALL_PARTITIONS, parted(PARTITIONS)),
     "tables emptied and filled": Load(
         19, "no freelist and no spinlock for it: buffers of dropped files are found by the clock sweep", ("spin",),
         "BEGIN;\nTRUNCATE emptied:client_id;\nINSERT INTO emptied:client_id SELECT generate_series(1, 5000);\nCOMMIT;\n",
@@ -127,6 +124,10 @@ def show(results):
         rows.append(["", "", "time in " + ", ".join(load.kinds),
                      *(percent(stats.median([cell["share"] for cell in cells])) if cells else "" for cells in of.values())])
     return table(["load", "cured in", "", *map(str, MAJORS)], rows)
+
+
+def caption(results):
+    return f"\n\nPostgreSQL {', '.join(sorted({cell['major'] for cell in results}))}; a run measures one major."
 
 
 def required(results):

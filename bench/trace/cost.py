@@ -10,8 +10,9 @@ import threading
 import time
 
 import stats
-from cluster import end, run, value
-from report import spread, table
+from cluster import run, value
+from load import busy_loops
+from report import interval, spread, table
 
 ROUNDS, QUICK_ROUNDS = 30, 2
 STATEMENTS = {
@@ -125,20 +126,11 @@ def timed(target, name):
     return (time.perf_counter() - since) * 1000
 
 
-@contextlib.contextmanager
-def looping(cluster):
-    process = cluster.place.popen(["/bin/sh", "-c", "while :; do :; done"])
-    try:
-        yield
-    finally:
-        end(process)
-
-
 def besides(cluster, control, target, beside, usual):
     if beside == TRACED:
         return traced(cluster, control, target, usual)
     if beside == LOOP:
-        return looping(cluster)
+        return busy_loops(cluster.place, 1)
     return watched(beside, target) if beside in TOOLS else contextlib.nullcontext()
 
 
@@ -178,8 +170,7 @@ def show(results):
     for name in STATEMENTS:
         row = [name, spread(list(times(results, name, ALONE).values()), "{:.1f}")]
         for way in ways(results):
-            low, high = stats.interval(ratios(results, name, way))
-            row.append(f"{stats.median(ratios(results, name, way)):.3f} ({low:.3f} .. {high:.3f})")
+            row.append(interval(ratios(results, name, way), "{:.3f}"))
         rows.append(row + ["could not be tried"] * len(results["absent"]))
     why = "".join(f"\n\n{tool} could not be tried: {reason}" for tool, reason in results["absent"].items())
     return "Time of the statements while watched, divided by that without a watcher (95 %).\n\n" + \

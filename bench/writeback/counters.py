@@ -6,7 +6,7 @@ from cluster import run, value
 
 PAGE = 8192
 # of the disk's counts, those that no table has
-NOT_SHOWN = ("reads", "bytes_read", "writes", "writes_merged")
+NOT_SHOWN = ("reads", "writes")
 
 
 def pages_written(bed, connection):

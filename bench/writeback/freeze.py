@@ -81,25 +81,11 @@ def one(bed, variant, fill, settle, seconds):
     return found
 
 
-def turns(quick):
-    """Round and variant, by the name of the piece."""
-    return {f"{number} {variant}": (number, variant) for number, variant in stats.rounds((QUICK if quick else FULL)[0], VARIANTS)}
-
-
-def pieces(quick):
-    return list(turns(quick))
-
-
-def measure(place, quick, names):
+def measure(place, quick):
+    rounds, *times = QUICK if quick else FULL
     with slow_bed(place, "freeze", DISK_MIB, SCALE, True, **SETTINGS) as bed:
-        for name in names:
-            number, variant = turns(quick)[name]
-            yield name, {"bytes": bed.bytes, "round": number, **one(bed, variant, *(QUICK if quick else FULL)[1:])}
-
-
-def whole(found):
-    runs = [{what: figure for what, figure in each.items() if what != "bytes"} for each in found.values()]
-    return {"bytes": next(iter(found.values()))["bytes"], "runs": runs}
+        runs = [{"round": number, **one(bed, variant, *times)} for number, variant in stats.rounds(rounds, VARIANTS)]
+        return {"bytes": bed.bytes, "runs": runs}
 
 
 def select(runs, variant):
