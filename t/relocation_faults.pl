@@ -14,15 +14,11 @@ my $library = compiled('faults');
 my $orders = $ENV{PGSCALE_FAULTS} = PostgreSQL::Test::Utils::tempdir() . '/orders';
 
 # The call of a kind about a file of a tablespace, after n others, in a worker that moves relations: fails, or stops that
-sub order
+sub order_call
 {
-    my (%order) = @_;
+    my ($kind, $n, $error) = @_;
 
-    append_to_file($orders, '');
-    open my $file, '+<', $orders or die $!;
-    print $file pack 'l6 Z64 Z1024', $order{kind} ? -1 : 0, $kinds{ $order{kind} // '' } // 0, $order{n} // 0,
-      $errors{ $order{error} // '' } // 0, 0, 0, '/PG_', '/none';
-    close $file;
+    order(pid => -1, kinds => $kinds{$kind}, left => $n, error => $errors{$error}, word => '/PG_');
     return;
 }
 
@@ -84,7 +80,7 @@ for my $case ([ qw(f_n open EIO) ], [ qw(f_n write ENOSPC) ], [ qw(f open EIO) ]
     {
         my ($was, $to) = steady(sub { (place($relation), elsewhere($relation)) });
 
-        order($kind eq 'sync' ? (kind => 'write', error => 'SIGSTOP') : (kind => $kind, n => $n, error => $error));
+        order_call($kind eq 'sync' ? ('write', 0, 'SIGSTOP') : ($kind, $n, $error));
         my $job = ask_for($relation, $to);
         if ($kind eq 'sync')
         {
@@ -94,7 +90,7 @@ for my $case ([ qw(f_n open EIO) ], [ qw(f_n write ENOSPC) ], [ qw(f open EIO) ]
             until_ok(sub { $worker = $db->sql("SELECT pid FROM pgscale_internal.relocation_job WHERE job = $job");
                 $worker && process_state($worker) eq 'T' }, 'an index is written');
             $db->sql('CHECKPOINT');
-            order(kind => $kind, n => $n, error => $error);
+            order_call($kind, $n, $error);
             kill CONT => $worker;
         }
         my $end = steady(sub { ended($job) });

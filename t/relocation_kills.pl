@@ -45,18 +45,7 @@ sub same_ok
 
 ### How moves are struck
 
-sub reconnect
-{
-    my $log = shift;
-
-    until_true(sub { slurp_file($node->logfile, $log) =~ /database system is ready to accept connections/ });
-    until_true(sub { system('pg_isready', '-q', '-h', $node->host, '-p', $node->port) == 0 });
-    $db->quit;
-    $db = session($node);
-    return;
-}
-
-sub crash { my ($strike) = @_; my $log = -s $node->logfile; $strike->(); return reconnect($log); }
+sub crash { my ($strike) = @_; $strike->(); $db = $db->reconnect($node); return; }
 
 sub kill_worker { my $worker = shift; return crash(sub { kill 'KILL', $worker or die "no worker $worker" }); }
 
@@ -74,7 +63,8 @@ sub kill_all
     $node->start;
     unlike(slurp_file($node->logfile, $log), qr/invalid page|does not exist/, 'a standby misses no page');
     $node->promote;
-    return reconnect($log);
+    $db = $db->reconnect($node);
+    return;
 }
 
 my %ways = (

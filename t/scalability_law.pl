@@ -76,7 +76,7 @@ sub points
 
 SKIP:
 {
-    skip 'pgscale does not show its features', 29 unless $shown;
+    skip 'pgscale does not show its features', 29 unless shows_modules();
     observed(0, [ [ 1, 3.5 ] ], 1);
     observed(0, [ [ 1, 3 ], [ 2, 4 ], [ 1.9, 4.5 ] ]);
     is(figures(), '0|0||', 'a bucket that is not full');

@@ -10,20 +10,7 @@ use Test::More;
 my ($ENOSPC, $EIO) = (28, 5);
 my ($WRITERS, $WRITE, $SYNC) = (-3, 2, 4);
 my $library = compiled('faults') // plan skip_all => 'no compiler';
-my $orders = $ENV{PGSCALE_FAULTS} = PostgreSQL::Test::Utils::tempdir() . '/orders';
-
-# The calls of a kind about relations fail in a process; without arguments none does any more.
-sub order
-{
-    my ($pid, $kind, $error) = @_;
-
-    append_to_file($orders, '');
-    open my $file, '+<', $orders or die $!;
-    print $file pack 'l6 Z64 Z1024', $pid // 0, $kind // 0, 0, $error // 0, 0, 1, '/base/', '/none';
-    close $file;
-    return;
-}
-
+$ENV{PGSCALE_FAULTS} = PostgreSQL::Test::Utils::tempdir() . '/orders';
 order();
 my $node;
 {
@@ -57,7 +44,7 @@ for my $fault ([ 'a full disk', $ENOSPC, sweeper_mode() ], [ 'EIO', $EIO, 'windo
     $db->poll_ok('SELECT mode FROM pgscale.sweeper_stats', "mode $mode", $mode);
     $db->sweeps_on('it works in it');
     my ($errors, $since) = split /\|/, $db->sql('SELECT errors, clock_timestamp() FROM pgscale.sweeper_stats');
-    order($WRITERS, $WRITE, $error);
+    order(pid => $WRITERS, kinds => $WRITE, error => $error, always => 1, word => '/base/');
     $db->poll_ok("SELECT errors >= $errors + 5 FROM pgscale.sweeper_stats", "$name: its errors are counted");
 
     # What it failed to write is neither lost nor locked, nor pinned, for which this vacuum would wait.
@@ -88,14 +75,14 @@ $db->churn_right('the data is right');
 @churning = churn($node, 4);
 $db->sweeps_on('it writes');
 my $log = -s $node->logfile;
-order($db->sql(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'}), $SYNC, $EIO);
+order(pid => $db->sql(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'}), kinds => $SYNC, error => $EIO,
+    always => 1, word => '/base/');
 eval { $db->try('CHECKPOINT') };
 until_ok(sub { slurp_file($node->logfile, $log) =~ /PANIC:  could not fsync file "base.*all server processes terminated/s },
     'EIO of a sync: the server starts again');
 order();
-$_->quit for $db, @churning;
-until_ok(sub { system('pg_isready', '-q', '-h', $node->host, '-p', $node->port) == 0 }, 'and accepts sessions');
-$db = session($node);
+$_->quit for @churning;
+$db = $db->reconnect($node);
 $db->churn_right('with all data');
 @churning = churn($node, 4);
 $db->sweeps_on('the sweeper works again');

@@ -48,8 +48,9 @@ for my $like ('pgscale sweeper writer 1', 'pgscale sweeper %')
     my $before = $db->sql('SELECT written FROM pgscale.sweeper_stats');
     for (1 .. 3)
     {
-        until_true(sub { pids('pgscale sweeper writer 1') > 0 });
-        $db->sql("SELECT pg_terminate_backend($_)") for pids($like);
+        my @ended;
+        until_true(sub { pids('pgscale sweeper writer 1') > 0 && (@ended = pids($like)) > 0 }) or BAIL_OUT("there is no '$like'");
+        $db->sql("SELECT pg_terminate_backend($_)") for @ended;
     }
     $db->sweeps_on("'$like' ended three times: it goes on") or BAIL_OUT('it does not go on');
     is($db->sql("SELECT written > $before, errors FROM pgscale.sweeper_stats"), 't|0', 'with the counts that it had');
@@ -66,16 +67,15 @@ for my $killed ([ 'pgscale sweeper writer 1', sweeper_mode() ], [ 'pgscale sweep
     $db->poll_ok('SELECT mode FROM pgscale.sweeper_stats', "mode $mode", $mode);
     @churning = churn($node, 4);
     $db->sweeps_on('a load again');
-    until_true(sub { pids($like) > 0 });
-    my ($pid) = pids($like);
+    my $pid;
+    until_true(sub { ($pid) = pids($like) }) or BAIL_OUT("there is no $like");
     my $started = $db->sql('SELECT stats_reset FROM pgscale.sweeper_stats');
     my $log = -s $node->logfile;
     kill 'KILL', $pid;
     until_ok(sub { substr(slurp_file($node->logfile), $log) =~ /all server processes terminated; reinitializing/ },
         "after kill -9 of a $like the server restarts its processes");
-    $_->quit for $db, @churning;
-    until_ok(sub { system('pg_isready', '-q', '-h', $node->host, '-p', $node->port) == 0 }, 'and accepts sessions again');
-    $db = session($node);
+    $_->quit for @churning;
+    $db = $db->reconnect($node);
     $db->churn_right('the data is right');
     is($db->sql("SELECT stats_reset > '$started' FROM pgscale.sweeper_stats"), 't', 'the counts begin anew');
     @churning = churn($node, 4);
@@ -84,9 +84,8 @@ for my $killed ([ 'pgscale sweeper writer 1', sweeper_mode() ], [ 'pgscale sweep
 }
 $db->churn_right('the data is right');
 
-# The writers have places, each for one. While the postmaster is stopped, all of them end and are wanted again and again; then
-# none is
-# taken twice. And the server stops soon after that.
+# The writers have places, each for one. While the postmaster is stopped, all of them end and are wanted again and again; then none
+# is taken twice. And the server stops soon after that.
 @churning = churn($node, 4);
 $db->poll_ok('SELECT writers FROM pgscale.sweeper_stats', 'three writers', 3);
 my ($postmaster) = split /\n/, slurp_file($node->data_dir . '/postmaster.pid');

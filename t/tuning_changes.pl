@@ -13,25 +13,12 @@ my %kinds = (open => 1, write => 2, sync => 4, rename => 8, memory => 16);
 my ($FILES, $ALL) = (15, 31);
 my ($EIO, $ENOMEM, $ENOSPC, $SIGINT, $SIGKILL, $SIGTERM) = (5, 12, 28, -2, -9, -15);
 my $library = compiled('faults') // plan skip_all => 'no compiler';
-my $orders = PostgreSQL::Test::Utils::tempdir() . '/orders';
-
-sub order
-{
-    my (%order) = @_;
-    my $file;
-
-    open($file, '+<', $orders) or open($file, '>', $orders) or die $!;
-    print $file pack 'l6 Z64 Z1024', $order{pid} // 0, $order{kinds} // 0, $order{n} // 0, $order{error} // 0, 0, $order{always} // 0,
-      $order{word} // 'postgresql.auto.conf', $node ? $node->data_dir : '/';
-    close $file;
-    return;
-}
+my $orders = $ENV{PGSCALE_FAULTS} = PostgreSQL::Test::Utils::tempdir() . '/orders';
 
 # How often it has happened, and how many calls were still to come before it would
 sub orders_done { return (unpack 'l6', slurp_file($orders))[ 4, 2 ]; }
 
 order();
-$ENV{PGSCALE_FAULTS} = $orders;
 {
     local $ENV{LD_PRELOAD} = $library;
     # Without its sampler there is advice at once: to switch it on.
@@ -55,7 +42,7 @@ sub hit
     my ($call, %order) = @_;
     my ($state, $answer) = ('57P01', 'the connection is lost');
 
-    order(pid => $session->pid, %order);
+    order(pid => $session->pid, word => 'postgresql.auto.conf', folder => $node->data_dir, %order);
     eval { ($state, $answer) = $session->try("CALL pgscale.$call"); 1 } or do { $session->quit; undef $session };
     my ($hits, $left) = orders_done();
     order();
@@ -63,7 +50,7 @@ sub hit
     {
         $session->quit if $session;
         undef $session;
-        reconnect();
+        $db = $db->reconnect($node);
         $db->sql('SET client_min_messages = warning');
         # another session's may be lost with it, for synchronous_commit is off
         $rows = $db->sql('SELECT count(*) FROM committed');
@@ -75,7 +62,7 @@ sub hit
         undef $session;
     }
     $session //= session($node);
-    return ($state, $answer, $hits, $order{n} - $left);
+    return ($state, $answer, $hits, $order{left} - $left);
 }
 
 # All that must be true then, of what a call may have done to the setting, whose line was this
@@ -153,7 +140,7 @@ sub meets
     my $changed = plain_line($setting) ne $was;
     my @wrong = (wrong($setting, $was, $last, $answer), back($original, $before));
 
-    return ([ map { "$order{n} ($state): $_" } @wrong ], $state, $answer, $hits, $counted, $changed);
+    return ([ map { "$order{left} ($state): $_" } @wrong ], $state, $answer, $hits, $counted, $changed);
 }
 
 ### Each call about the file fails, and from one on all of them, so that what was done cannot even be read again
@@ -166,7 +153,8 @@ for my $case ((map { [ $_, 0 ] } sort keys %calls), [ 'set', 1 ])
 
     for ($n = 0; $n < 100; $n++)
     {
-        ($wrong, $state, $answer, $hits, undef, $changed) = meets($name, kinds => $FILES, n => $n, error => $EIO, always => $always);
+        ($wrong, $state, $answer, $hits, undef, $changed) =
+          meets($name, kinds => $FILES, left => $n, error => $EIO, always => $always);
         last if !$hits || @$wrong;
         $unread .= $answer if $state eq '00000';
         $told .= $answer if $state ne '00000' && $changed;
@@ -181,7 +169,7 @@ like($unread, qr/WARNING: .*cannot be read now: whether it has the line is not k
 
 for (my $n = 0;; $n++)
 {
-    my ($wrong, undef, undef, $hits) = meets('set', kinds => $kinds{sync} | $kinds{rename}, n => $n, error => $SIGKILL);
+    my ($wrong, undef, undef, $hits) = meets('set', kinds => $kinds{sync} | $kinds{rename}, left => $n, error => $SIGKILL);
 
     last if !$hits && $n;
     is("@$wrong", '', "killed at call $n");
@@ -190,7 +178,7 @@ for (my $n = 0;; $n++)
 {
     my $before = file();
     my $below = change($db, q{set('work_mem', '5MB')});
-    hit(q{set('work_mem', '6MB')}, kinds => $kinds{rename}, n => 0, error => $SIGKILL);
+    hit(q{set('work_mem', '6MB')}, kinds => $kinds{rename}, left => 0, error => $SIGKILL);
     my $killed = last_change();
     is(journal('state', $killed) . journal('state', $below), 'begunpending reload', 'the journal has what was begun, and the change before it stands');
     $db->sql(q{ALTER SYSTEM SET work_mem = '1MB'});
@@ -236,7 +224,7 @@ for my $case ([ 'refused memory', $ENOMEM, 8 * $times ], [ 'a cancel', $SIGINT, 
         {
             # one in each part of it
             my $n = $moment ? int(($moment - rand 1) / $moments * $count) : 1_000_000;
-            ($wrong, $state, undef, undef, my $counted) = meets($name, kinds => $ALL, n => $n, error => $error);
+            ($wrong, $state, undef, undef, my $counted) = meets($name, kinds => $ALL, left => $n, error => $error);
 
             $count = $counted unless $moment;
             $failed++ if $state ne '00000';
@@ -287,7 +275,8 @@ for my $case ([ 'a cancel', '57014', 'pg_cancel_backend' ], [ 'SIGTERM', '57P01'
 # on a full disk nothing can be made for it, which is said with what helps
 for my $file (qw(PG_VERSION global/pg_control postgresql.auto.conf))
 {
-    my ($state, $answer) = hit(q{set('max_connections', '50')}, kinds => $kinds{open}, n => 0, error => $ENOSPC, word => ".start/$file");
+    my ($state, $answer) =
+      hit(q{set('max_connections', '50')}, kinds => $kinds{open}, left => 0, error => $ENOSPC, word => ".start/$file");
 
     like("$state $answer", qr/^53100 .*No space left on device\nHINT:  Free space .*; force => true does not ask/s, "no space for $file");
     is(left(), '', 'nothing is left');

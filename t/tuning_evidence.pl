@@ -135,7 +135,7 @@ for my $case ([ 60, '2|0.2|4|0.05' ], [ 59, '2|0.2||' ])
 
 SKIP:
 {
-    skip 'pgscale does not show its features', 12 unless $shown;
+    skip 'pgscale does not show its features', 12 unless shows_modules();
     my ($cpu, $extend, $tuple, $sleep, $commits) = (0, 0x03000001, 0x03000004, 0x09000002, 5000);
     my %ns = ($cpu => 100e9, $extend => 50e9, $tuple => 10e9, $sleep => 1e9);
     my $began = $db->sql(q{SELECT clock_timestamp() - interval '100 s'});

@@ -178,13 +178,13 @@ $db->poll_ok("SELECT state FROM pgscale.tuning_journal WHERE change = $restart",
 like($db->sql("SELECT reason FROM pgscale.verify($restart) LIMIT 1"), qr/takes effect at the next restart/, 'says verify, too');
 my $name = change($db, q{set('cluster_name', 'mine')});
 $node->restart;
-reconnect();
+$db = $db->reconnect($node);
 is(journal('state, effective_at >= applied_at', $restart), 'applied|t', 'after it, it is in effect');
 is(journal('state', $name), 'overridden', 'what the command line has set is told to be overridden');
 change($db, "revert($_)") for $name, $restart;
 is(file(), $before, 'the file is as it was');
 $node->restart;
-reconnect();
+$db = $db->reconnect($node);
 
 ### At random: changes, reverts, and hands in between
 

@@ -9,11 +9,9 @@ use PgscaleTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-our @EXPORT = qw(forge $shown made_up made_up_functions memory_is little_memory evidence_is settings_are of_mix);
+our @EXPORT = qw(forge made_up made_up_functions evidence_is settings_are of_mix);
 
-# Whether pgscale shows its features, as it does before 16: then this session can be their sampler.
-our $shown;
-my ($library, $db, $size, %memory);
+my ($library, $db, $size);
 
 # Is there a compiler? If not, all tests are skipped.
 sub made_up
@@ -37,23 +35,6 @@ sub forge
     return;
 }
 
-# What to preload for a server whose machine has as much memory as memory_is() says.
-sub little_memory
-{
-    $memory{file} = $ENV{PGSCALE_MEMORY} = PostgreSQL::Test::Utils::tempdir() . '/memory';
-    return compiled('little_memory') // die 'no compiler';
-}
-
-sub memory_is
-{
-    my $mb = shift;
-
-    open my $file, '>', $memory{file} or die $!;
-    print $file $mb;
-    close $file;
-    return;
-}
-
 # The functions, in this session's database. Where the server has pgscale.sampler_debug_period = 1h, nothing else writes evidence or
 # measurements; this session has the usual period.
 sub made_up_functions
@@ -68,8 +49,6 @@ CREATE FUNCTION made_up_transactions(oid, bigint, bigint) RETURNS void LANGUAGE 
 CREATE FUNCTION made_up_forecast(boolean, bigint, bigint) RETURNS void LANGUAGE C STRICT AS '$library';
 SELECT made_up_setting('pgscale.sampler_debug_period', '0');
 EOQ
-    my $libraries = qx(pg_config --pkglibdir) =~ s/\n//r;
-    $shown = system("nm -D $libraries/pgscale.so | grep -qw pgscale_modules") == 0;
     return;
 }
 

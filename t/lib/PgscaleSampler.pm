@@ -7,15 +7,7 @@ use Exporter 'import';
 use PgscaleTest;
 use PostgreSQL::Test::Utils;
 
-our @EXPORT = qw(shows_modules cancelled restarted naps);
-
-# Does pgscale's library show its functions to another one? From 16 on it shows only what the server calls.
-sub shows_modules
-{
-    my $dir = qx(pg_config --pkglibdir) =~ s/\n//r;
-
-    return qx(nm -D $dir/pgscale.so) =~ / pgscale_modules$/m;
-}
+our @EXPORT = qw(cancelled restarted naps);
 
 # Cancels what sessions run, and waits for its end.
 sub cancelled

@@ -17,8 +17,9 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes ();
 
-our @EXPORT = qw(pgscale_node pgscale_standby server_major has_freelist sweeper_mode have_module kill_postmaster refuse_cachestat refuse_call refuse_direct_io process_state
-  server_headers compiled number_file write_number session churn until_true until_ok in_time_ok psql_once steps_ok);
+our @EXPORT = qw(pgscale_node pgscale_standby server_major has_freelist sweeper_mode have_module shows_modules kill_postmaster
+  refuse_cachestat refuse_call refuse_direct_io process_state compiled number_file write_number order session churn until_true
+  until_ok in_time_ok psql_once steps_ok);
 
 $PostgreSQL::Test::Utils::timeout_default = 30 unless $ENV{PG_TEST_TIMEOUT_DEFAULT};
 
@@ -80,6 +81,14 @@ sub have_module
     my $dir = qx(pg_config --pkglibdir);
     chomp $dir;
     return -e "$dir/$name.so";
+}
+
+# Does pgscale's library show its functions to another one? From 16 on it shows only what the server calls.
+sub shows_modules
+{
+    my $dir = qx(pg_config --pkglibdir) =~ s/\n//r;
+
+    return qx(nm -D $dir/pgscale.so) =~ / pgscale_modules$/m;
 }
 
 # Kills it as the kernel would, and removes the one thing outside its folder that it had no time for.
@@ -203,6 +212,19 @@ sub write_number
     return;
 }
 
+# What t/lib/faults.c does next, by the fields of its struct orders, in the file that PGSCALE_FAULTS names. No arguments: nothing.
+sub order
+{
+    my (%order) = @_;
+
+    append_to_file($ENV{PGSCALE_FAULTS}, '');
+    open my $file, '+<', $ENV{PGSCALE_FAULTS} or die $!;
+    print $file pack 'l6 Z64 Z1024', (map { $order{$_} // 0 } qw(pid kinds left error hits always)), $order{word} // '/none',
+      $order{folder} // '/none';
+    close $file;
+    return;
+}
+
 # The letter that the kernel has for a process' state; empty if there is none.
 sub process_state
 {
@@ -320,6 +342,17 @@ sub sql
 
     $state eq '00000' or croak "$text: $answer";
     return $answer;
+}
+
+# Another session instead of one that a crash ends, of which the postmaster may not know yet: first it ends all sessions.
+sub reconnect
+{
+    my ($self, $node) = @_;
+
+    until_true(sub { !kill 0, $self->pid }) or croak 'the server has not noticed';
+    $self->quit;
+    until_true(sub { (psql_once($node, 'SELECT 1'))[0] == 0 }) or croak 'the server is not back';
+    return session($node);
 }
 
 # The query identifier of the statement that this session runs or ran last.

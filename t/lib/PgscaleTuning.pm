@@ -9,7 +9,7 @@ use PgscaleTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-our @EXPORT = qw($node $db tuning_node file write_file line change journal last_change refused_ok reconnect);
+our @EXPORT = qw($node $db tuning_node file write_file line change journal last_change refused_ok);
 
 # The server that the functions below are about, and the session that asks it.
 our ($node, $db);
@@ -76,16 +76,6 @@ sub refused_ok
     like($answer, qr/^HINT: /m, "$name: with a hint");
     is(file(), $before, "$name: the file is as it was");
     is($db->sql(q{SELECT count(*) FROM pg_locks WHERE locktype = 'object' AND classid = 6243}), 0, "$name: no lock is left");
-    return;
-}
-
-# After a crash, of which the postmaster may not know yet: first it ends all sessions.
-sub reconnect
-{
-    until_true(sub { !kill 0, $db->pid }) or die 'the server has not noticed';
-    $db->quit;
-    until_true(sub { (psql_once($node, 'SELECT 1'))[0] == 0 }) or die 'the server is not back';
-    $db = session($node);
     return;
 }
 
