@@ -571,13 +571,13 @@ check_requests(void)
 	requests(40, 1, 10.2);
 	are(" 9.0@0+1", "what has waited 10 s before that");
 	finds(8, MAIN_FORKNUM, 3, 1, 100, 10);
-	finds(9, MAIN_FORKNUM, 3, 1, 10, 10);
+	finds(7, MAIN_FORKNUM, 3, 1, 10, 10);
 	stretch_of(8, MAIN_FORKNUM, 3)->sampled = 10;
 	stretch_of(8, MAIN_FORKNUM, 3)->rewritten = 5;
 	is(pgscale_writeback_ask_skipped(0.49, seconds(39.9)), 100, "a stretch with rewrites is left alone for 30 s");
 	is(pgscale_writeback_ask_skipped(0.49, seconds(40)), 0, "and no longer");
 	requests(95, 0.49, 11);
-	are(" 8.0@0+1 9.0@48+1", "others come first, in the order of the files");
+	are(" 7.0@48+1 8.0@0+1", "others come first, in the order of the files");
 	requests(5, 0.49, 11);
 	are(" 8.0@48+1", "it comes last");
 
