@@ -38,7 +38,7 @@ SELECT dirty_blocks('temp');
 SELECT dirty_blocks('temp');
 SELECT relation, fork, blocks(size_bytes) AS size, blocks(buffers_bytes) AS in_buffers, blocks(os_cache_bytes) AS kernel
   FROM unnest('{one, one_x, unlogged, matview, seq, temp}'::regclass[]) r, pgscale.relation_os_cache(r) WHERE fork <> 'vm' ORDER BY 1, 2;
-SELECT bool_and(pgscale.os_cache_evict(r) >= 0) AS evicted, bool_and(dirty_blocks(r) >= 0) AS flushed
+SELECT count(pgscale.os_cache_evict(r)) AS evicted, count(dirty_blocks(r)) AS flushed
   FROM unnest('{t, matview, seq, pg_class, pg_database}'::regclass[]) r;
 SELECT relation, buffers_bytes > 0 AS in_buffers FROM pgscale.relation_os_cache
  WHERE relation IN ('pg_class'::regclass, 'pg_proc'::regclass, 'pg_database'::regclass) AND fork = 'main' ORDER BY relation;

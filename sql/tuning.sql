@@ -81,27 +81,27 @@ CALL pgscale.revert(21);
 
 -- what the server refuses is refused before anything is written
 SELECT md5(pg_read_file('postgresql.auto.conf')) AS before, (SELECT max(change) FROM journal()) AS last \gset
-CALL pgscale.set('nonsense', '1');
-CALL pgscale.set('tuned.nonsense', '1');
-CALL pgscale.set('commit_delay', '100001');
-CALL pgscale.set('commit_delay', 'soon');
-CALL pgscale.set('work_mem', '8 parsecs');
-CALL pgscale.set('wal_level', 'loud');
-CALL pgscale.set('cluster_name', E'a\nb');
-CALL pgscale.set('data_directory', '/tmp');
-CALL pgscale.set('server_version', '1');
-CALL pgscale.set(NULL, '1');
-CALL pgscale.set('work_mem', '1MB', NULL);
-CALL pgscale.revert(NULL);
-CALL pgscale.revert(0);
-CALL pgscale.revert(1, force => NULL);
-CALL pgscale.apply(NULL);
-CALL pgscale.apply('nonsense');
-CALL pgscale.apply('port');
-CALL pgscale.apply_all(NULL);
-SELECT * FROM pgscale.verify(NULL);
-SELECT * FROM pgscale.verify(0);
-SELECT * FROM pgscale.verify(1, '1 second');
+CALL pgscale.set('nonsense', '1'); \echo :LAST_ERROR_SQLSTATE
+CALL pgscale.set('tuned.nonsense', '1'); \echo :LAST_ERROR_SQLSTATE
+CALL pgscale.set('commit_delay', '100001'); \echo :LAST_ERROR_SQLSTATE
+CALL pgscale.set('commit_delay', 'soon'); \echo :LAST_ERROR_SQLSTATE
+CALL pgscale.set('work_mem', '8 parsecs'); \echo :LAST_ERROR_SQLSTATE
+CALL pgscale.set('wal_level', 'loud'); \echo :LAST_ERROR_SQLSTATE
+CALL pgscale.set('cluster_name', E'a\nb'); \echo :LAST_ERROR_SQLSTATE
+CALL pgscale.set('data_directory', '/tmp'); \echo :LAST_ERROR_SQLSTATE
+CALL pgscale.set('server_version', '1'); \echo :LAST_ERROR_SQLSTATE
+CALL pgscale.set(NULL, '1'); \echo :LAST_ERROR_SQLSTATE
+CALL pgscale.set('work_mem', '1MB', NULL); \echo :LAST_ERROR_SQLSTATE
+CALL pgscale.revert(NULL); \echo :LAST_ERROR_SQLSTATE
+CALL pgscale.revert(0); \echo :LAST_ERROR_SQLSTATE
+CALL pgscale.revert(1, force => NULL); \echo :LAST_ERROR_SQLSTATE
+CALL pgscale.apply(NULL); \echo :LAST_ERROR_SQLSTATE
+CALL pgscale.apply('nonsense'); \echo :LAST_ERROR_SQLSTATE
+CALL pgscale.apply('port'); \echo :LAST_ERROR_SQLSTATE
+CALL pgscale.apply_all(NULL); \echo :LAST_ERROR_SQLSTATE
+SELECT * FROM pgscale.verify(NULL); \echo :LAST_ERROR_SQLSTATE
+SELECT * FROM pgscale.verify(0); \echo :LAST_ERROR_SQLSTATE
+SELECT * FROM pgscale.verify(1, '1 second'); \echo :LAST_ERROR_SQLSTATE
 
 -- it ends transactions, so it cannot be within one
 RESET client_min_messages;

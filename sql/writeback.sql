@@ -3,7 +3,7 @@ CREATE EXTENSION pgscale;
 \pset format unaligned \pset footer off
 
 -- settings
-SELECT name, vartype, boot_val, unit, context, min_val, max_val
+SELECT name, vartype, boot_val, unit, context, min_val, max_val, short_desc IS NOT NULL AS described
   FROM pg_settings WHERE name LIKE 'pgscale.writeback%' ORDER BY name COLLATE "C";
 
 -- it is off by default, and there: one row
