@@ -113,7 +113,7 @@ unlike($db->sql($found), qr/, -/, 'the clock set back: that was not later than n
 sub jobs_wait
 {
     $db->set('pgscale.relocation_workers', 0);
-    until_true(sub { $db->sql(q{SELECT state = 'off' FROM pgscale.health WHERE feature = 'relocation'}) eq 't' });
+    $db->poll_ok(q{SELECT state FROM pgscale.health WHERE feature = 'relocation'}, 'no job begins', 'off');
     return;
 }
 jobs_wait();
@@ -123,7 +123,7 @@ set_clock($HOURS);
 my $job = $db->sql(q{SELECT pgscale.relocate_index('t_id', 'other', mode => 'rebuild')});
 my $waiting = session($node);
 $waiting->start("CALL pgscale.relocation_wait($job, '2 s')");
-until_true(sub { $db->sql('SELECT wait_event FROM pg_stat_activity WHERE pid = ' . $waiting->pid) eq 'Extension' });
+$db->poll_ok('SELECT wait_event FROM pg_stat_activity WHERE pid = ' . $waiting->pid, 'a session waits for it', 'Extension');
 set_clock(0);
 is(join('|', $waiting->finish), '00000|queued', 'the clock set back: waiting for a job lasts as long as was asked for');
 $db->set('pgscale.relocation_workers', 1);

@@ -107,12 +107,6 @@ is($db->sql(q{SELECT s.pid = p.pid,
         (s.missed_ticks - p.missed_ticks) * s.period_ms BETWEEN 990 - 2 * s.period_ms AND s.observed_ms - p.observed_ms,
         s.lateness_max_us / 1000 BETWEEN 980 AND s.observed_ms - p.observed_ms
     FROM pgscale.sampler_stats s, pause p, earlier e}), 't|t|t|t', 'the pause is observed time, missed ticks and the longest delay')
- 
-   
-     
-       
-         
-           
   or diag $db->sql('SELECT row_to_json(p) FROM pause p; SELECT clock_timestamp(), row_to_json(s) FROM pgscale.sampler_stats s');
 push @kernel_ms, kernel_ms();
 is(stats("cpu_ms BETWEEN $kernel_ms[2] - $kernel_ms[1] - 1 AND $kernel_ms[3] - $kernel_ms[0] + 1"), 't',

@@ -20,9 +20,8 @@ END { kill 'CONT', @stopped if @stopped; }
 
 sub stats { my $columns = shift; return $db->sql("SELECT $columns FROM pgscale.sweeper_stats"); }
 
-# Waits until it has ticked for so long that it decided from now on: it gathers evidence for 2 s, of 40 ticks, some of which may
-# be of
-# what was before.
+# Waits until it has ticked for so long that it decided from now on: it gathers evidence for 2 s, of 40 ticks, some of which may be
+# of what was before.
 sub decides_ok
 {
     my $name = shift;

@@ -24,8 +24,6 @@ pgscale.sweeper_policy = adaptive
 EOC
 my $db = session($node);
 
-sub replacement { my $columns = shift; return $db->sql("SELECT $columns FROM pgscale.replacement_stats"); }
-
 # Until that many more pages have left, and sessions have taken buffers that the sweeper had made ready.
 sub pages_leave
 {

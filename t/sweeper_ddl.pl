@@ -55,29 +55,20 @@ for my $mode (has_freelist() ? 'freelist' : (), 'window')
     $db->sweeps_on("mode $mode");
     for my $round (1 .. ($ENV{PGSCALE_TEST_FULL} ? 3 : 1))
     {
-        try_ok('CREATE TABLE t (i int, filler char(1000))');
-        try_ok('CREATE INDEX ON t (i)');
-        try_ok(fill('t'), 'filled');
-        try_ok('TRUNCATE t');
-        try_ok(fill('t'), 'filled');
-        try_ok('DELETE FROM t WHERE i > 10');
-        try_ok('VACUUM t');
-        try_ok('VACUUM FULL t');
-        try_ok('REINDEX TABLE t');
-        try_ok(fill('t'), 'filled');
-        try_ok('BEGIN; ' . fill('t') . '; TRUNCATE t; ' . fill('t') . '; ROLLBACK', 'a transaction that is undone');
+        try_ok($_)
+          for 'CREATE TABLE t (i int, filler char(1000))', 'CREATE INDEX ON t (i)', fill('t'), 'TRUNCATE t', fill('t'),
+          'DELETE FROM t WHERE i > 10', 'VACUUM t', 'VACUUM FULL t', 'REINDEX TABLE t', fill('t'),
+          'BEGIN; ' . fill('t') . '; TRUNCATE t; ' . fill('t') . '; ROLLBACK';
         is($db->sql('SELECT count(*), count(DISTINCT i) FROM t'), '4010|4000', 'the data is right');
         try_ok('DROP TABLE t');
     }
     my $tablespace = PostgreSQL::Test::Utils::tempdir();
     for my $round (1 .. ($ENV{PGSCALE_TEST_FULL} ? 2 : 1))
     {
-        try_ok("CREATE TABLESPACE elsewhere LOCATION '$tablespace'");
-        try_ok('CREATE TABLE t (i int, filler char(1000)) TABLESPACE elsewhere');
-        try_ok(fill('t'), 'filled');
-        try_ok('ALTER TABLE t SET TABLESPACE pg_default');
-        try_ok(fill('t'), 'filled');
-        try_ok('ALTER TABLE t SET TABLESPACE elsewhere');
+        try_ok($_)
+          for "CREATE TABLESPACE elsewhere LOCATION '$tablespace'",
+          'CREATE TABLE t (i int, filler char(1000)) TABLESPACE elsewhere', fill('t'),
+          'ALTER TABLE t SET TABLESPACE pg_default', fill('t'), 'ALTER TABLE t SET TABLESPACE elsewhere';
         is($db->sql('SELECT count(*) FROM t'), 8000, 'the data is right');
         try_ok('DROP TABLE t');
         try_ok('DROP TABLESPACE elsewhere');

@@ -56,9 +56,8 @@ sub follows
 sub in_buffers { my $relation = shift; return $db->sql("SELECT count(*) FROM pg_buffercache WHERE relfilenode = pg_relation_filenode('$relation')"); }
 
 # All pages of a relation are read once, and then those of a table of four times the buffers, until each sweeper has passed and
-# replaced all of its buffers three times. How many of its pages are there then? Before that, drains takes what is ready: the
-# last pages
-# on a freelist may be there for long.
+# replaced all of its buffers three times. How many of its pages are there then? Before that, drains takes what is ready: the last
+# pages on a freelist may be there for long.
 sub stays
 {
     my ($relation, $drains) = @_;

@@ -26,9 +26,9 @@ sub file { my $name = shift; open my $file, '>', "$reads/$name" or die $!; close
 sub replacement { my $columns = shift; return $db->sql("SELECT $columns FROM pgscale.replacement_stats"); }
 
 # Sessions use 2,000 pages of 13 rows each, some pages much more often than others: the clock misses many of those, and what
-# remembers
-# how often a page was used does not. Whatever the pace is, what is saved is the same. They pause, or the hand would go round such a
-# small cache more often than there are ticks. From 18 on io workers read for bitmap scans, and sessions themselves for index scans.
+# remembers how often a page was used does not. Whatever the pace is, what is saved is the same. They pause, or the hand would go
+# round such a small cache more often than there are ticks. From 18 on io workers read for bitmap scans, and sessions themselves
+# for index scans.
 $db->churn_table(26000);
 $db->sql('VACUUM churn');
 $db->sql('CHECKPOINT');
@@ -137,9 +137,9 @@ $db->poll_ok(q{SELECT policy, choice ~ 'half-life', switches > 0 FROM pgscale.re
 until_ok(sub { slurp_file($node->logfile, $log) =~ /DEBUG:  sweeper 1: pages leave by half-life [0-9.]+, before by clock; switch [1-9]/ },
     'the log has it');
 $db->sql(q{SELECT pgscale.reset('sweeper')});
-$db->poll_ok('SELECT reads_saved_low > 0, reads_saved BETWEEN reads_saved_low AND reads_saved_high, served BETWEEN 0 AND 1, visits > evictions, cpu_ms > 0
-    FROM pgscale.replacement_stats', 'it saves reads,
-        and is sure of that', 't|t|t|t|t') or diag replacement('row_to_json(replacement_stats)');
+$db->poll_ok('SELECT reads_saved_low > 0, reads_saved BETWEEN reads_saved_low AND reads_saved_high, served BETWEEN 0 AND 1,
+    visits > evictions, cpu_ms > 0 FROM pgscale.replacement_stats', 'it saves reads, and is sure of that', 't|t|t|t|t')
+  or diag replacement('row_to_json(replacement_stats)');
 
 # Its scores: the pages that are used most have higher ones than the whole table, and few of them may leave.
 is($db->sql(q{SELECT mean_score > 1, may_leave < buffers FROM pgscale.relation_buffers WHERE relation = 'churn'::regclass AND fork = 'main'}), 't|t',

@@ -13,7 +13,7 @@ my $forged = PostgreSQL::Test::Utils::tempdir();
 {
     # for huge pages, at the end
     local ($ENV{LD_PRELOAD}, $ENV{FORGED_FILES}) = (compiled('forged_files') // '', $forged);
-    tuning_node();
+    tuning_node('max_prepared_transactions = 2');
 }
 my $before = file();
 my $major = server_major();
@@ -96,7 +96,10 @@ refused('max_connections', 262143, qr/too many server processes|invalid value/);
 refused('min_wal_size', '31MB', qr/The server says: FATAL: .*min_wal_size.* must be at least twice .*wal_segment_size/);
 taken('min_wal_size', '32MB');
 refused('wal_level', 'minimal', qr/The server says: /);
-with('max_wal_senders', 0, sub { taken('wal_level', 'minimal') });
+with('max_wal_senders', 0, sub {
+    taken('wal_level', 'minimal');
+    with('archive_mode', 'on', sub { refused('wal_level', 'minimal', qr/The server says: .*WAL archival .*wal_level.*minimal/s) });
+});
 with('recovery_target_name', 'here', sub { refused('recovery_target_xid', 1234, qr/The server says: .*multiple recovery targets specified/s) })
   if $major < 19;
 refused(@$_, qr/It would take \d+ GB of shared memory/) for [ 'shared_buffers', '7TB' ], [ 'min_dynamic_shared_memory', '100000GB' ];
@@ -135,9 +138,14 @@ write_file($before);
 ### What is kept from one start to the next
 
 $db->sql(q{SELECT pg_create_physical_replication_slot('kept')});
-refused('max_replication_slots', 0, qr/slot/);
+refused('max_replication_slots', 0, qr/There are 1 replication slots\./);
+with('max_wal_senders', 0, sub { refused('wal_level', 'minimal', qr/There are replication slots, .* than a minimal "wal_level"/) });
 taken('max_replication_slots', 1);
 $db->sql(q{SELECT pg_drop_replication_slot('kept')});
+$db->sql($_) for 'BEGIN', q{PREPARE TRANSACTION 'kept'};
+refused('max_prepared_transactions', 0, qr/There are 1 prepared transactions\./);
+taken('max_prepared_transactions', 1);
+$db->sql(q{ROLLBACK PREPARED 'kept'});
 my $limit = $db->sql(q{SELECT max(name) FROM pg_settings WHERE name = 'max_active_replication_origins'}) || 'max_replication_slots';
 $db->sql(q{SELECT pg_replication_origin_create(o), pg_replication_origin_advance(o, '0/1') FROM unnest('{a,b}'::text[]) o});
 refused($limit, 1, qr/There are 2 replication origins with progress/);
