@@ -12,6 +12,7 @@ use Config;
 use Exporter 'import';
 use Fcntl ();
 use IPC::Run;
+use List::Util qw(max min);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -238,13 +239,19 @@ sub process_state
 sub until_true
 {
     my $code = shift;
-    my $give_up = Time::HiRes::time() + $PostgreSQL::Test::Utils::timeout_default;
+    my $since = Time::HiRes::time();
+    my $now = $since;
 
     do
     {
+        my $before = $now;
+
         return 1 if $code->();
-        Time::HiRes::usleep(20_000);
-    } while (Time::HiRes::time() < $give_up);
+        $now = Time::HiRes::time();
+        # a question that takes a CPU's time is not asked all the time, nor one that is asked for long
+        Time::HiRes::sleep(min(0.3, max(0.02, 2 * ($now - $before), ($now - $since) / 20)));
+        $now = Time::HiRes::time();
+    } while ($now < $since + $PostgreSQL::Test::Utils::timeout_default);
     return 0;
 }
 
