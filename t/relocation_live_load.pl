@@ -42,7 +42,7 @@ DECLARE
     round int := 0;
 BEGIN
     WHILE EXISTS (SELECT FROM load_on) LOOP
-        PERFORM pg_sleep(0.003);
+        PERFORM pg_sleep(0.01);
         COMMIT;
         round := round + 1;
         FOR i IN 1..4 LOOP

@@ -75,6 +75,7 @@ BEGIN
             PERFORM filler FROM churn WHERE id = this;
             n := n + 1;
         END LOOP;
+        PERFORM pg_sleep(0.01);
     END LOOP;
     RETURN n;
 END $$;
@@ -120,12 +121,11 @@ my $caught = until_true(sub {
 
     kill 'STOP', $pid or die "cannot stop $pid: $!";
     @stopped = $pid;
-    until_true(sub { process_state($pid) eq 'T' }) or die "process $pid does not stop";
+    until_true(sub { process_state($pid) eq 'T' }, 0.001) or die "process $pid does not stop";
     return 1 if waits_to_write($pid);
     kill 'CONT', splice @stopped;
-    Time::HiRes::usleep(rand 3000);
     return 0;
-});
+}, rand 0.003);
 ok($caught, 'a session waits to write a page');
 $db->poll_ok('SELECT state FROM pgscale.sweeper_stats', 'then it works', 'working');
 like(stats('reason'), qr/^\d+\.\d sessions were waiting to write a page$/, 'for that reason');

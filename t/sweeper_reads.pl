@@ -54,7 +54,7 @@ BEGIN
             CALL use_bitmap();
         END IF;
         COMMIT;
-        PERFORM pg_sleep(0.002);
+        PERFORM pg_sleep(0.01);
     END LOOP;
 END $$;
 EOQ

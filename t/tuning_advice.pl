@@ -201,7 +201,7 @@ for my $workers (2, $major >= 18 ? 0 : ())
             return 1 if $db->sql("$worker AND wait_event IS DISTINCT FROM 'IoWorkerMain'") eq $stopped;
             kill 'CONT', $stopped;
             return 0;
-        }, 'the io worker is stopped as it reads');
+        }, 'the io worker is stopped as it reads', 0.002);
         $began = $db->sql('SELECT clock_timestamp()');
         in_time_ok(sub { finds('io_workers', "since >= '$began', setting, recommended, needs, gain > 0.1", '8 seconds') eq "t|$io_workers|2|reload|t" },
             'and the session waits: two would be better') or diag finds('io_workers', 'verdict, reason, evidence', '8 seconds');

@@ -84,24 +84,28 @@ class Place:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _build(self):
-        tree = self.folder / "tree"
-        tree.mkdir()
-        for name in ("Makefile", "pgscale.control"):
-            shutil.copy(TREE / name, tree)
-        for name in ("src", "sql"):
-            shutil.copytree(TREE / name, tree / name, ignore=shutil.ignore_patterns("*.o", "*.bc"))
-        if self.change:
-            self.change(tree)
-        say("building pgscale")
-        make = subprocess.run(["make", "-s", f"-j{os.cpu_count()}", f"PG_CONFIG={self.pg_config}"], cwd=tree,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        if make.returncode != 0:
-            sys.exit(f"the build failed:\n{make.stdout}")
+        tree = TREE
+        make = ["make", "-s", f"-j{os.cpu_count()}", f"PG_CONFIG={self.pg_config}"]
+        # what was built for this server of these sources is not built anew
+        if self.change or subprocess.run([*make, "-q", "all"], cwd=tree, capture_output=True).returncode != 0:
+            tree = self.folder / "tree"
+            tree.mkdir()
+            for name in ("Makefile", "pgscale.control"):
+                shutil.copy(TREE / name, tree)
+            for name in ("src", "sql"):
+                shutil.copytree(TREE / name, tree / name, ignore=shutil.ignore_patterns("*.o", "*.bc"))
+            if self.change:
+                self.change(tree)
+            say("building pgscale")
+            made = subprocess.run(make, cwd=tree, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            if made.returncode != 0:
+                sys.exit(f"the build failed:\n{made.stdout}")
         self.library = self.folder / "library"
         self.library.mkdir()
-        shutil.move(tree / "pgscale.so", self.library)
-        shutil.move(tree / "build" / "pgscale--1.0.sql", self.folder)
-        shutil.rmtree(tree)
+        shutil.copy(tree / "pgscale.so", self.library)
+        shutil.copy(tree / "build" / "pgscale--1.0.sql", self.folder)
+        if tree != TREE:
+            shutil.rmtree(tree)
         self.give(self.folder)
 
     def give(self, path):

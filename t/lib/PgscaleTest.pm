@@ -235,10 +235,11 @@ sub process_state
     return $stat =~ /\) (\w)/ ? $1 : '';
 }
 
-# until_true CODE: calls it until it answers true; false if it never did
+# until_true CODE: calls it until it answers true; false if it never did. A question that takes a CPU's time is not asked all the
+# time, nor one that is asked for long; of what is there for a moment only it is: until_true CODE, SECONDS between two.
 sub until_true
 {
-    my $code = shift;
+    my ($code, $pause) = @_;
     my $since = Time::HiRes::time();
     my $now = $since;
 
@@ -248,8 +249,7 @@ sub until_true
 
         return 1 if $code->();
         $now = Time::HiRes::time();
-        # a question that takes a CPU's time is not asked all the time, nor one that is asked for long
-        Time::HiRes::sleep(min(0.3, max(0.02, 2 * ($now - $before), ($now - $since) / 20)));
+        Time::HiRes::sleep($pause // min(0.3, max(0.02, 2 * ($now - $before), ($now - $since) / 20)));
         $now = Time::HiRes::time();
     } while ($now < $since + $PostgreSQL::Test::Utils::timeout_default);
     return 0;
@@ -257,10 +257,10 @@ sub until_true
 
 sub until_ok
 {
-    my ($code, $name) = @_;
+    my ($code, $name, $pause) = @_;
     local $Test::Builder::Level = $Test::Builder::Level + 1;
 
-    return ok(until_true($code), $name);
+    return ok(until_true($code, $pause), $name);
 }
 
 # The same for what takes its time, as evidence does: it is polled for four times as long.
@@ -451,7 +451,7 @@ BEGIN
         END LOOP;
         UPDATE churned SET n = n + 20 WHERE session = me;
         COMMIT;
-        PERFORM pg_sleep(0.002);
+        PERFORM pg_sleep(0.01);
     END LOOP;
 END \$\$;
 EOQ
