@@ -85,11 +85,9 @@ CALL pgscale.set('nonsense', '1'); \echo :LAST_ERROR_SQLSTATE
 CALL pgscale.set('tuned.nonsense', '1'); \echo :LAST_ERROR_SQLSTATE
 CALL pgscale.set('commit_delay', '100001'); \echo :LAST_ERROR_SQLSTATE
 CALL pgscale.set('commit_delay', 'soon'); \echo :LAST_ERROR_SQLSTATE
-CALL pgscale.set('work_mem', '8 parsecs'); \echo :LAST_ERROR_SQLSTATE
 CALL pgscale.set('wal_level', 'loud'); \echo :LAST_ERROR_SQLSTATE
 CALL pgscale.set('cluster_name', E'a\nb'); \echo :LAST_ERROR_SQLSTATE
 CALL pgscale.set('data_directory', '/tmp'); \echo :LAST_ERROR_SQLSTATE
-CALL pgscale.set('server_version', '1'); \echo :LAST_ERROR_SQLSTATE
 CALL pgscale.set(NULL, '1'); \echo :LAST_ERROR_SQLSTATE
 CALL pgscale.set('work_mem', '1MB', NULL); \echo :LAST_ERROR_SQLSTATE
 CALL pgscale.revert(NULL); \echo :LAST_ERROR_SQLSTATE
