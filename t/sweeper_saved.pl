@@ -1,6 +1,6 @@
 # What the sweeper's policy remembers, over a restart of the server: kept by a clean shutdown, by each sweeper for itself; nothing
 # after a crash; and whatever a file says, the server starts, and the reason why it is ignored is in the log and in
-# replacement_stats. Which pages are kept, with which scores, and what files are ignored, is checked in t/lib/saved_steps.c.
+# replacement_stats. Which pages are kept, with which scores, and what files are ignored, is checked in t/lib/policy_steps.c.
 use strict;
 use warnings;
 use PgscaleKept;

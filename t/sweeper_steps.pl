@@ -18,7 +18,7 @@ EOC
 my $db = session($node);
 
 $db->sql('CREATE TABLE written AS SELECT 1 AS i');
-$db->steps_ok($_) for qw(controller_steps policy_steps saved_steps supply_steps sweep_steps write_steps);
+$db->steps_ok($_) for qw(controller_steps policy_steps sweep_steps write_steps);
 
 my $library = compiled('sweeper_parts');
 SKIP:

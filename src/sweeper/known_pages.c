@@ -36,7 +36,7 @@
  *	- A page is written.  ReadRecentBuffer() compares the whole tag under the header's
  *	  lock and pins the buffer; FlushOneBuffer() writes it under the name in the header.
  *
- * t/sweeper_ddl.pl exchanges pages under several sweeps, and t/lib/supply_steps.c shows that
+ * t/sweeper_ddl.pl exchanges pages under several sweeps, and t/lib/sweep_steps.c shows that
  * a name or a header that has changed is left alone.
  *
  * Failure: a process that is killed in a change makes the server set up all shared memory

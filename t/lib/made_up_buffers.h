@@ -1,27 +1,20 @@
 /*
- * Shared buffers that are made up: src/base/shared_buffers.c itself, over headers that a test fills. Includes what drivers of the
- * sweeper need, so it comes first; the number of BUFFERS is defined before. A page is known by its block, which is its hash, too.
+ * Shared buffers that are made up: src/base/shared_buffers.c itself, over headers that a test fills. A page is known by its
+ * block, which is its hash, too.
  */
-#include "postgres.h"
-
-#include <math.h>
-
-#include "fmgr.h"
-#include "miscadmin.h"
-#include "storage/buf_internals.h"
-#include "utils/builtins.h"
-
-#include "base/shared_buffers.h"
 #include "steps.h"
 
-PG_MODULE_MAGIC;
+#include "storage/buf_internals.h"
 
-#define NBuffers	BUFFERS
+#include "base/shared_buffers.h"
 
-static BufferDesc descs[BUFFERS];
+#define MOST_BUFFERS	20000
+#define NBuffers		buffers_now
+
+static int	buffers_now = MOST_BUFFERS;
+static BufferDesc descs[MOST_BUFFERS];
 static int64 server_hand = 0;
-static int	looks = 0;			/* at headers */
-static void (*at_look) (void) = NULL;	/* what happens before one */
+static void (*at_look) (void) = NULL;	/* what happens before a look at a header */
 static void (*in_read) (void) = NULL;	/* or in the middle of it */
 
 #undef GetBufferDescriptor
@@ -46,11 +39,12 @@ static void (*in_read) (void) = NULL;	/* or in the middle of it */
 #undef pgscale_buffers_any_listed
 
 PgscaleLwlock pgscale_lwlock_look(const LWLock *lock) { return (PgscaleLwlock) {0}; }
+uint32 pgscale_buffer_page_hash(const PgscalePage *page) { return page->block; }
+uint64 pgscale_buffers_hand(void) { return (uint64) server_hand; }
 
 void
 pgscale_buffer_look(int buf, PgscaleBuffer *buffer)
 {
-	looks++;
 	if (at_look)
 		at_look();
 	true_buffer_look(buf, buffer);
@@ -59,31 +53,32 @@ pgscale_buffer_look(int buf, PgscaleBuffer *buffer)
 bool
 pgscale_buffer_read(int buf, PgscaleBuffer *buffer, PgscalePage *page)
 {
-	looks++;
 	if (at_look)
 		at_look();
 	return true_buffer_read(buf, buffer, page);
 }
 
-uint32 pgscale_buffer_page_hash(const PgscalePage *page) { return page->block; }
-uint64 pgscale_buffers_hand(void) { return (uint64) server_hand; }
+int
+pgscale_buffer_find(const PgscalePage *page)
+{
+	for (int buf = 0; buf < NBuffers; buf++)
+	{
+		PgscalePage its;
+
+		pgscale_buffer_page(buf, &its);
+		if (pgscale_buffer_page_equal(&its, page))
+			return buf;
+	}
+	return -1;
+}
 
 bool
 pgscale_buffers_any_listed(void)
 {
-	for (int buf = 0; buf < BUFFERS; buf++)
+	for (int buf = 0; buf < NBuffers; buf++)
 		if (pgscale_buffer_listed(buf))
 			return true;
 	return false;
-}
-
-static void
-same(const char *got, const char *want, const char *name)
-{
-	const bool	ok = strcmp(got, want) == 0;
-
-	appendStringInfo(&lines, "%s %s: %s", ok ? "ok" : "not ok", name, got);
-	appendStringInfo(&lines, "%s%s\n", ok ? "" : " instead of ", ok ? "" : want);
 }
 
 static PgscalePage
@@ -95,38 +90,17 @@ page_of(BlockNumber block)
 }
 
 static BlockNumber page_in(int buf) { return descs[buf].tag.blockNum; }
+static PgscaleBufferState state_of(int buf) { return pgscale_compat_state_read(&descs[buf].state); }
+static int usage(int buf) { return buffer_usage_of(state_of(buf)); }
 
 /* The server's hand is not in the middle of anything, so a state is simply set. */
 static void
 set_state(int buf, PgscaleBufferState state)
 {
-	PgscaleBufferState now = pgscale_compat_state_read(&descs[buf].state);
+	PgscaleBufferState now = state_of(buf);
 
 	while (!pgscale_compat_state_exchange(&descs[buf].state, &now, state))
 		;
-}
-
-static int usage(int buf) { return buffer_usage_of(pgscale_compat_state_read(&descs[buf].state)); }
-
-static void
-set_usage(int buf, int count)
-{
-	set_state(buf, buffer_with_usage(pgscale_compat_state_read(&descs[buf].state), count));
-}
-
-/* BM_DIRTY, BUF_REFCOUNT_ONE for a pin, BM_LOCKED for a header that cannot be read. */
-static void
-set_flag(int buf, PgscaleBufferState flag, bool on)
-{
-	const PgscaleBufferState state = pgscale_compat_state_read(&descs[buf].state);
-
-	set_state(buf, on ? state | flag : state & ~flag);
-}
-
-static bool
-is_dirty(int buf)
-{
-	return (pgscale_compat_state_read(&descs[buf].state) & BM_DIRTY) != 0;
 }
 
 static void
@@ -148,16 +122,4 @@ hold(int buf, BlockNumber block, int count)
 	set_state(buf, buffer_with_usage(BM_TAG_VALID | BM_VALID | BM_PERMANENT, count));
 }
 
-int
-pgscale_buffer_find(const PgscalePage *page)
-{
-	for (int buf = 0; buf < BUFFERS; buf++)
-	{
-		PgscalePage its;
-
-		pgscale_buffer_page(buf, &its);
-		if (pgscale_buffer_page_equal(&its, page))
-			return buf;
-	}
-	return -1;
-}
+static void set_usage(int buf, int count) { set_state(buf, buffer_with_usage(state_of(buf), count)); }

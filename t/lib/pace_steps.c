@@ -6,18 +6,14 @@
  *   pace_copied(s, mb_per_s, late_ms) bytes that are copied in that time, on such a disk, if each wait takes longer
  *   pace_confirmed(ms, mb_per_s)      with a standby at that distance: the largest piece of half a minute | its bytes
  */
-#include "postgres.h"
+#include "steps.h"
 
 #include <time.h>
 
 #include "access/xact.h"
 #include "catalog/pg_tablespace_d.h"
-#include "fmgr.h"
 #include "postmaster/bgwriter.h"
-#include "utils/builtins.h"
 #include "utils/memutils.h"
-
-PG_MODULE_MAGIC;
 
 PG_FUNCTION_INFO_V1(pace_set);
 PG_FUNCTION_INFO_V1(pace_begin);
@@ -25,57 +21,55 @@ PG_FUNCTION_INFO_V1(pace_ask);
 PG_FUNCTION_INFO_V1(pace_copied);
 PG_FUNCTION_INFO_V1(pace_confirmed);
 
-static int64 now_ns = 1;
-static double wall;				/* seconds since 1970 */
-static double reload;			/* the next time that it is asked */
-static double pressure;
-static double room;				/* free MB of the target's disk, and of that of pg_wal */
-static double wal_room;
-static double one_disk;
-static double wal_most;			/* MB that pg_wal grows by at most */
-static double checkpoints;
-static double behind;			/* MB, of a standby */
-static double synchronous;
-static double unconfirmed;		/* bytes of WAL that it has not confirmed */
-static double slot_at_risk;
-static double held_back;
-static double rate;
-static double max_lag;
-static double max_pressure;
-static double written;			/* bytes of WAL */
-
-static const struct
+static struct
 {
 	const char *name;
-	double	   *value;
 	double		at_first;
+	double		now;
 }			values[] = {
-	{"wall", &wall, 0}, {"reload", &reload, 0}, {"pressure", &pressure, 0},
-	{"room", &room, 1e9}, {"wal_room", &wal_room, 1e9}, {"one_disk", &one_disk, 0}, {"wal_most", &wal_most, 1e9},
-	{"checkpoints", &checkpoints, 0}, {"behind", &behind, 0}, {"synchronous", &synchronous, 0}, {"unconfirmed", &unconfirmed, 0},
-	{"slot_at_risk", &slot_at_risk, 0}, {"held_back", &held_back, 0}, {"rate", &rate, 0}, {"max_lag", &max_lag, 256},
-	{"max_pressure", &max_pressure, -1}, {"written", &written, 1e10},
+	{"wall"},					/* seconds since 1970 */
+	{"reload"},					/* the next time that it is asked */
+	{"pressure"},
+	{"room", 1e9},				/* free MB of the target's disk, and of that of pg_wal */
+	{"wal_room", 1e9},
+	{"one_disk"},
+	{"wal_most", 1e9},			/* MB that pg_wal grows by at most */
+	{"checkpoints"},
+	{"behind"},					/* MB, of a standby */
+	{"synchronous"},
+	{"unconfirmed"},			/* bytes of WAL that it has not confirmed */
+	{"slot_at_risk"},
+	{"held_back"},
+	{"rate"},
+	{"max_lag", 256},
+	{"max_pressure", -1},
+	{"written", 1e10}			/* bytes of WAL */
 };
 
-#define time(out)					((pg_time_t) wall)
+static int64 now_ns = 1;
+
+static double *
+value(const char *name)
+{
+	for (int i = 0; i < lengthof(values); i++)
+		if (strcmp(name, values[i].name) == 0)
+			return &values[i].now;
+	elog(ERROR, "nothing made up is called \"%s\"", name);
+}
+
+#define time(out)					((pg_time_t) *value("wall"))
 #define StartTransactionCommand()	((void) 0)
-#define RequestCheckpoint(flags)	(checkpoints += (flags) == CHECKPOINT_FORCE)
+#define RequestCheckpoint(flags)	(*value("checkpoints") += (flags) == CHECKPOINT_FORCE)
 
 #include "relocation/pace.c"
 
 int			pgscale_relocation_max_lag;
 
-int64
-pgscale_timer_clock(void)
-{
-	return now_ns;
-}
-
-double
-pgscale_kernel_io_pressure_fraction(void)
-{
-	return pressure;
-}
+int64 pgscale_timer_clock(void) { return now_ns; }
+double pgscale_kernel_io_pressure_fraction(void) { return *value("pressure"); }
+int64 pgscale_relocation_wal_growth(int64 bytes) { return Min(bytes, (int64) (*value("wal_most") * PGSCALE_MB)); }
+bool pgscale_relocation_wal_is_synchronous(void) { return *value("synchronous"); }
+XLogRecPtr pgscale_relocation_wal_flush(void) { return *value("written"); }
 
 void
 pgscale_relation_files_folder(char *path, Oid tablespace)
@@ -88,54 +82,41 @@ pgscale_relocation_free_bytes(const char *folder, dev_t *device)
 {
 	const bool	of_wal = strcmp(folder, "pg_wal") == 0;
 
-	*device = of_wal && !one_disk ? 1 : 2;
-	return (of_wal ? wal_room : room) * PGSCALE_MB;
+	*device = of_wal && !*value("one_disk") ? 1 : 2;
+	return *value(of_wal ? "wal_room" : "room") * PGSCALE_MB;
 }
 
-int64
-pgscale_relocation_wal_growth(int64 bytes)
+/* Says why, if that is so. */
+static bool
+answer(bool it_is, const char *reason, char *why, Size size)
 {
-	return Min(bytes, (int64) (wal_most * PGSCALE_MB));
+	strlcpy(why, it_is ? reason : "", size);
+	return it_is;
 }
 
 bool
 pgscale_relocation_wal_behind(int64 most, char *why, Size size)
 {
-	strlcpy(why, "a standby", behind * PGSCALE_MB > most ? size : 0);
-	return behind * PGSCALE_MB > most;
-}
-
-bool
-pgscale_relocation_wal_is_synchronous(void)
-{
-	return synchronous;
-}
-
-XLogRecPtr
-pgscale_relocation_wal_flush(void)
-{
-	return written;
+	return answer(*value("behind") * PGSCALE_MB > most, "a standby", why, size);
 }
 
 bool
 pgscale_relocation_wal_unconfirmed(XLogRecPtr until, char *why, Size size)
 {
-	strlcpy(why, "unconfirmed", size);
-	return synchronous && written - unconfirmed < until;
+	return answer(*value("synchronous") && *value("written") - *value("unconfirmed") < until, "unconfirmed", why, size);
 }
 
 bool
 pgscale_relocation_wal_slot_at_risk(int64 bytes, bool unused, char *why, Size size)
 {
-	strlcpy(why, "a slot", slot_at_risk ? size : 0);
-	return slot_at_risk;
+	return answer(*value("slot_at_risk"), "a slot", why, size);
 }
 
 PgscaleRelocationHeldBack
 pgscale_relocation_wal_held_back(int64 bytes, char *why, Size size)
 {
 	strlcpy(why, "an archiver", size);
-	return (PgscaleRelocationHeldBack) held_back;
+	return (PgscaleRelocationHeldBack) *value("held_back");
 }
 
 static PgscaleRelocationPace pace;
@@ -143,9 +124,9 @@ static PgscaleRelocationPace pace;
 static void
 apply(void)
 {
-	rate_kb = (int) rate;
-	max_io_pressure = max_pressure;
-	pgscale_relocation_max_lag = (int) max_lag;
+	rate_kb = (int) *value("rate");
+	max_io_pressure = *value("max_pressure");
+	pgscale_relocation_max_lag = (int) *value("max_lag");
 }
 
 /* Returns whether it is a value that the setting takes. */
@@ -153,26 +134,27 @@ Datum
 pace_set(PG_FUNCTION_ARGS)
 {
 	char	   *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	char	   *value = MemoryContextStrdup(TopMemoryContext, text_to_cstring(PG_GETARG_TEXT_PP(1)));
+	char	   *to = MemoryContextStrdup(TopMemoryContext, text_to_cstring(PG_GETARG_TEXT_PP(1)));
 
-	for (int i = 0; i < lengthof(values); i++)
-		if (strcmp(name, values[i].name) == 0)
-			*values[i].value = atof(value);
-	apply();
+	if (strcmp(name, "hours") == 0)
+	{
+		hours = to;
+		PG_RETURN_BOOL(pace_check_hours(&to, NULL, PGC_S_FILE));
+	}
 	if (strcmp(name, "zone") == 0)
-		log_timezone = pg_tzset(value);
-	if (strcmp(name, "hours") != 0)
-		PG_RETURN_BOOL(true);
-	hours = value;
-	PG_RETURN_BOOL(pace_check_hours(&value, NULL, PGC_S_FILE));
+		log_timezone = pg_tzset(to);
+	else
+		*value(name) = atof(to);
+	apply();
+	PG_RETURN_BOOL(true);
 }
 
 Datum
 pace_begin(PG_FUNCTION_ARGS)
 {
 	for (int i = 0; i < lengthof(values); i++)
-		*values[i].value = values[i].at_first;
-	synchronous = PG_GETARG_BOOL(0);
+		values[i].now = values[i].at_first;
+	*value("synchronous") = PG_GETARG_BOOL(0);
 	hours = "";
 	log_timezone = pg_tzset("UTC");
 	now_ns += NS_PER_S;
@@ -192,15 +174,17 @@ ask(int64 copied)
 Datum
 pace_ask(PG_FUNCTION_ARGS)
 {
+	double		checkpoints;
 	char	   *why;
 	long		ms;
 
 	now_ns += (int64) (PG_GETARG_FLOAT8(0) * NS_PER_MS);
-	ConfigReloadPending = reload;
-	reload = 0;
+	ConfigReloadPending = *value("reload");
+	*value("reload") = 0;
 	ms = pgscale_relocation_pace_wait(&pace, PG_GETARG_INT64(1), PG_GETARG_INT64(2), &why);
-	PG_RETURN_TEXT_P(cstring_to_text(psprintf(checkpoints ? "%ld|" INT64_FORMAT "|%s [%.0f checkpoints]" : "%ld|" INT64_FORMAT "|%s",
-											  ms, pgscale_relocation_pace_piece(&pace), why ? why : "", checkpoints)));
+	checkpoints = *value("checkpoints");
+	PG_RETURN_TEXT_P(cstring_to_text(psprintf("%ld|" INT64_FORMAT "|%s%s", ms, pgscale_relocation_pace_piece(&pace), why ? why : "",
+											  checkpoints ? psprintf(" [%.0f checkpoints]", checkpoints) : "")));
 }
 
 Datum

@@ -1,30 +1,36 @@
 /*
- * The sweeper's policies, with buffers, pages and uses that are made up. policy_steps() returns a line for each check.
+ * The sweeper's policies, with buffers, pages and uses that are made up; and what they remember over a restart of the server: which
+ * pages are kept, with which scores, and what comes back, in the folder of the server that runs it. policy_steps() returns a line
+ * for each check.
  */
-#include "postgres.h"
-
-#include <math.h>
-
-#include "fmgr.h"
-#include "utils/builtins.h"
-
 #include "steps.h"
 
-PG_MODULE_MAGIC;
+#include "common/pg_prng.h"
+#include "storage/bufmgr.h"
 
 PG_FUNCTION_INFO_V1(policy_steps);
 
-#include "sweeper/policies/page_history.c"
-#include "sweeper/policies/shadow.c"
-#include "sweeper/policies/adaptive.c"
-
 #define BUFFERS		1600
+#define NBuffers	BUFFERS
 #define PAGES		(1 << 22)
+#define LOADED		12000		/* more than buffers and pages that have left */
 #define HOT			200
 #define MOVED		10000		/* the hot pages of later */
 #define WARM		1000		/* a cycle of so many, and as many others, is longer than the cache */
 #define ONCE		1000000		/* pages that are used once, from here on */
 
+#include "base/restart_file.c"
+#include "sweeper/policies/adaptive.c"
+#include "sweeper/policies/page_history.c"
+#undef GHOST_WAYS
+#include "sweeper/policies/shadow.c"
+#include "sweeper/policies/policies.c"
+#include "sweeper/known_pages.c"
+#include "sweeper/saved_history.c"
+
+PgscaleSweeperSettings pgscale_sweeper_settings = {0};
+
+static PgscaleSweeperShare share;
 static const PgscaleSweeperPolicy *policy;
 static void *memory;
 static PgscaleSweeperPolicyReport report;
@@ -34,32 +40,67 @@ static uint32 next_page;
 static int	at = 0;				/* buffer of the hand */
 static int64 visits = 0;
 static int	refused = 0;		/* of those that could leave */
+static int	sweepers = 1;
+static SavedHeader header;		/* of the file that was kept last */
 
+/* Pages are numbers, and are to be hashed as if they were names. */
 static uint32
-name_of(uint32 number)
+hash_of(uint32 number)
 {
-	return number * 0x85EBCA6Bu + 1;
+	number = (number ^ number >> 16) * 0x7feb352d;
+	number = (number ^ number >> 15) * 0x846ca68b;
+	return number ^ number >> 16;
 }
 
-static void
-put(int buf, uint32 page)
-{
-	held[buf] = page;
-	where[page] = buf + 1;
-	policy->arrived(memory, buf, name_of(page), 1);
-}
+uint32 pgscale_buffer_page_hash(const PgscalePage *page) { return hash_of(page->block); }
+int pgscale_sweeper_count(void) { return sweepers; }
+PgscaleSweeperShare *pgscale_sweeper_share(int number) { return &share; }
+bool pgscale_sweeper_wanted(void) { return true; }
 
+/* A server that starts, with empty buffers: its memory is as it was allocated. */
 static void
-begin(const PgscaleSweeperPolicy *of)
+start(int kind)
 {
-	policy = of;
-	memory = palloc0(policy->size(BUFFERS));
-	policy->init(memory, BUFFERS);
+	static PgscaleSweeperPage pages[BUFFERS];
+	Size		size = 0;
+
+	for (int i = 0; i < PGSCALE_SWEEPER_POLICIES; i++)
+		size = Max(size, pgscale_sweeper_policies[i]->size(BUFFERS));
+	memory = memory ? memory : MemoryContextAlloc(TopMemoryContext, size);
+	memset(memory, 0xEE, size);
+	memset(&share, 0, offsetof(PgscaleSweeperShare, runs));
 	memset(where, 0, sizeof(where));
-	for (int buf = 0; buf < BUFFERS; buf++)
-		put(buf, buf);
+	memset(held, 0xFF, sizeof(held));
+	share.buffers = BUFFERS;
+	share.pages = pages;
+	share.policy_memory = memory;
+	share.policy = PGSCALE_SWEEPER_NO_POLICY;
+	policy = pgscale_sweeper_policies[kind];
+	pgscale_sweeper_policy_begin(&share, kind);
+	pgscale_sweeper_saved_read(&share);
 	next_page = ONCE;
 	visits = refused = 0;
+}
+
+/* The sweep sees the page in a buffer, which has one use more than was expected. */
+static void
+see(int buf, uint32 page, int usage)
+{
+	const PgscaleBuffer look = {.usage = usage,.valid = true};
+	const PgscalePage name = {.block = page};
+
+	held[buf] = page;
+	where[page] = buf + 1;
+	(void) pgscale_sweeper_page_seen(&share, buf, &look, &name, 1, false);
+}
+
+/* One with full buffers. */
+static void
+begin(int kind)
+{
+	start(kind);
+	for (int buf = 0; buf < BUFFERS; buf++)
+		see(buf, buf, 1);
 }
 
 /* The page is used, or comes in the place of one that the hand finds. */
@@ -68,22 +109,27 @@ use(uint32 page)
 {
 	if (where[page] > 0)
 	{
-		policy->used(memory, where[page] - 1, name_of(page), 1);
+		see(where[page] - 1, page, 2);
 		return;
 	}
 	for (int n = 0; n < 20 * BUFFERS; n++)
 	{
 		at = (at + 1) % BUFFERS;
 		visits++;
+		if (held[at] == PG_UINT32_MAX)
+			break;
 		if (policy->visit(memory, at, false) > 0)
 			continue;
 		if (policy->rank(memory, at) == 0)
 			break;
 		refused++;
 	}
-	policy->evicted(memory, at, name_of(held[at]));
-	where[held[at]] = 0;
-	put(at, page);
+	if (held[at] != PG_UINT32_MAX)
+	{
+		pgscale_sweeper_page_left(&share, at);
+		where[held[at]] = 0;
+	}
+	see(at, page, 1);
 }
 
 /* So many pages come that are used once, while the hot ones are used, about as often as the hand comes to them. */
@@ -94,6 +140,21 @@ scan(int pages, uint32 hot, int nhot)
 	{
 		use(hot + i % nhot);
 		use(next_page++);
+	}
+}
+
+/* Some pages are used much more often than others. */
+static void
+work(int rounds)
+{
+	pg_prng_state prng;
+
+	pg_prng_seed(&prng, 7);
+	for (int i = 0; i < rounds; i++)
+	{
+		const double u = pg_prng_double(&prng);
+
+		use((uint32) (u * u * u * LOADED));
 	}
 }
 
@@ -116,22 +177,22 @@ choice(void)
 
 /* Another policy takes the memory over. */
 static void
-take_over(const PgscaleSweeperPolicy *by)
+take_over(int by)
 {
-	policy = by;
-	policy->take_over(memory);
+	policy = pgscale_sweeper_policies[by];
+	pgscale_sweeper_policy_begin(&share, by);
 }
 
 static void
-check_policy(const PgscaleSweeperPolicy *of)
+check_policy(int kind)
 {
 	int			leaves = 0;
 	int			back = 0;
 
-	begin(of);
+	begin(kind);
 	for (int i = 0; i < BUFFERS; i++)
 		use(next_page++);
-	is(refused, 0, psprintf("%s: what may leave may do so a moment later, too, after a fill", of->name));
+	is(refused, 0, psprintf("%s: what may leave may do so a moment later, too, after a fill", policy->name));
 	is(visits < (int64) 64 * BUFFERS, true, "and is found soon");
 	for (int i = 0; i < 2 * BUFFERS; i++)
 	{
@@ -140,8 +201,8 @@ check_policy(const PgscaleSweeperPolicy *of)
 		if (policy->visit(memory, buf, false) > 0)
 			continue;
 		leaves++;
-		policy->used(memory, buf, name_of(held[buf]), 1);
-		policy->used(memory, buf, name_of(held[buf]), 1);
+		see(buf, held[buf], 2);
+		see(buf, held[buf], 2);
 		back += policy->rank(memory, buf) > 0;
 	}
 	is(leaves > 0 && back > leaves / 2, true, "others may leave, and stay when they are used");
@@ -149,19 +210,19 @@ check_policy(const PgscaleSweeperPolicy *of)
 }
 
 static void
-check_history(const PgscaleSweeperPolicy *of)
+check_history(int kind)
 {
 	int64		at_most;
 	int			may = 0;
 
-	begin(of);
+	begin(kind);
 	for (int i = 0; i < 50 * BUFFERS; i++)
 		may += policy->visit(memory, i % BUFFERS, false) == 0 && i >= 40 * BUFFERS;
-	is(may > BUFFERS / 16, true, psprintf("%s: where the hand goes round and no buffer is needed, some pages may leave", of->name));
+	is(may > BUFFERS / 16, true, psprintf("%s: where no buffer is needed, some pages may leave", policy->name));
 
-	begin(of);
+	begin(kind);
 	scan(20 * BUFFERS, 0, HOT);
-	is(count_held(0) > HOT * 9 / 10, true, psprintf("%s: pages that come back stay, whatever else comes", of->name));
+	is(count_held(0) > HOT * 9 / 10, true, "pages that come back stay, whatever else comes");
 	is(refused, 0, "what may leave may do so a moment later");
 	is(visits < (int64) 2 * 20 * BUFFERS * 32, true, "the hand passes some pages for each");
 	scan(20 * BUFFERS, MOVED, HOT);
@@ -178,48 +239,34 @@ check_history(const PgscaleSweeperPolicy *of)
 }
 
 static void
-check_ranks(void)
-{
-	static const PgscaleSweeperHistory history = {.limits = {1, 2, 3, 4, 5}};
-
-	for (int worth = 0; worth <= 6; worth++)
-		is(rank_of_worth(&history, worth), Min(worth, 5), psprintf("the rank of a worth of %d, with limits from 1 to 5", worth));
-}
-
-static void
 check_take_over(void)
 {
 	static uint8 ranks[BUFFERS];
-	int			alike = 0;
+	int			equal = 0;
 
-	begin(&pgscale_sweeper_policy_clock);
+	begin(PGSCALE_SWEEPER_CLOCK);
 	scan(20 * BUFFERS, 0, WARM);
-	is(choice(), 0, "the clock stays the clock, where the history misses less");
-	is(report.preferred > 0 && report.misses[report.preferred] < report.misses[0], true, "which its shadow caches show");
-	is(report.chosen_misses == report.misses[0] && report.switches == 0, true, "it made no other choice");
+	is(choice() == 0 && report.chosen_misses == report.misses[0] && report.switches == 0, true, "the clock stays the clock");
+	is(report.preferred > 0 && report.misses[report.preferred] < report.misses[0], true, "where its shadows show a better choice");
 	policy->visit(memory, 0, false);
-	policy->used(memory, 0, name_of(held[0]), 2);
+	see(0, held[0], 3);
 	is(policy->rank(memory, 0), count_of_page(memory, 0), "its ranks are counts");
 
-	take_over(&pgscale_sweeper_policy_adaptive);
-	is(choice() == report.preferred && report.switches == 1 && !chose_clock(memory), true,
-	   "adaptive takes over, and chooses at once");
+	take_over(PGSCALE_SWEEPER_ADAPTIVE);
+	is(choice() == report.preferred && report.switches == 1, true, "adaptive takes over, and chooses at once");
 	scan(20 * BUFFERS, 0, HOT);
 	is(count_held(0) > HOT * 9 / 10, true, "the history, of which it goes on");
-	is(report.evictions > BUFFERS && report.references > 1000, true, "evictions and uses are counted");
-	is(report.half_lives[0] == 0 && report.half_lives[PGSCALE_SWEEPER_CANDIDATES - 1] == 32, true, "the clock has no half-life");
 
-	take_over(&pgscale_sweeper_policy_history);
-	is(report.half_lives[choice()], 8, "a history has a half-life of 8");
-	is(history_of(memory)->decay == 1 / (8.0f * BUFFERS), true, "by which it ages");
+	take_over(PGSCALE_SWEEPER_HISTORY);
+	is(history_of(memory)->decay == 1 / (8.0f * BUFFERS), true, "a history ages by a half-life of 8");
 	for (int buf = 0; buf < BUFFERS; buf++)
 		ranks[buf] = policy->rank(memory, buf);
-	take_over(&pgscale_sweeper_policy_clock);
+	take_over(PGSCALE_SWEEPER_CLOCK);
 	for (int buf = 0; buf < BUFFERS; buf++)
-		alike += policy->rank(memory, buf) == ranks[buf];
-	is(alike, BUFFERS, "the clock begins with its ranks for counts");
-	policy->used(memory, 7, name_of(held[7]), 5);
-	take_over(&pgscale_sweeper_policy_clock);
+		equal += policy->rank(memory, buf) == ranks[buf];
+	is(equal, BUFFERS, "the clock begins with its ranks for counts");
+	see(7, held[7], 6);
+	take_over(PGSCALE_SWEEPER_CLOCK);
 	is(policy->rank(memory, 7), 5, "and keeps them if it is chosen again");
 	is(policy->visit(memory, 7, false) * 10 + policy->rank(memory, 7), 54, "a visit finds a count, and takes it down");
 
@@ -235,13 +282,12 @@ check_settling(void)
 {
 	uint64		before;
 
-	begin(&pgscale_sweeper_policy_adaptive);
+	begin(PGSCALE_SWEEPER_ADAPTIVE);
 	scan(20 * BUFFERS, 0, WARM);
-	is(choice() > 0 && report.misses[report.choice] < report.misses[0], true,
+	is(choice() > 0 && report.chosen_misses >= report.misses[report.choice] && report.chosen_misses <= report.misses[0], true,
 	   "where pages come back, the history is chosen, which misses less");
-	is(report.chosen_misses >= report.misses[report.choice] && report.chosen_misses <= report.misses[0], true, "as the choice has");
 	policy->resume(memory, PGSCALE_SWEEPER_THE_CLOCK);
-	take_over(policy);
+	take_over(PGSCALE_SWEEPER_ADAPTIVE);
 	compare_candidates(memory);
 	is(sum_missed(((Adaptive *) memory)->sums[0], PGSCALE_SWEEPER_THE_CLOCK, NO_OTHER) == 0, true,
 	   "what was seen before a pause is forgotten");
@@ -253,12 +299,9 @@ check_settling(void)
 	for (int i = 0; i < 60; i++)
 	{
 		scan(BUFFERS / 3, 0, WARM);
-		take_over(i % 2 == 0 ? &pgscale_sweeper_policy_clock : &pgscale_sweeper_policy_adaptive);
+		take_over(i % 2 == 0 ? PGSCALE_SWEEPER_CLOCK : PGSCALE_SWEEPER_ADAPTIVE);
 	}
 	is(choice() > 0, true, "also where policies take turns, it does later");
-	policy->resume(memory, PGSCALE_SWEEPER_THE_CLOCK);
-	scan(20 * BUFFERS, 0, WARM);
-	is(choice() > 0, true, "only later");
 }
 
 /* References by the candidates that miss them, in sums of a memory that prefers a half-life of 8: which candidate is better? */
@@ -287,7 +330,7 @@ check_sums(void)
 		CLOCK = 1, TWO = 4, EIGHT = 8, OTHERS = 2 | 16
 	};
 
-	begin(&pgscale_sweeper_policy_adaptive);
+	begin(PGSCALE_SWEEPER_ADAPTIVE);
 	for (int i = 0; i < lengthof(cases); i++)
 	{
 		float	   *sum = ((Adaptive *) memory)->sums[cases[i].sum];
@@ -310,7 +353,7 @@ check_sums(void)
 static void
 check_chance(void)
 {
-	begin(&pgscale_sweeper_policy_adaptive);
+	begin(PGSCALE_SWEEPER_ADAPTIVE);
 	policy->resume(memory, PGSCALE_SWEEPER_THE_CLOCK);
 	for (int i = 0; i < 40 * BUFFERS; i++)
 	{
@@ -319,12 +362,11 @@ check_chance(void)
 			use(next_page++);
 	}
 	is(choice() > 0, true, "what all miss does not hide a small gain");
-	begin(&pgscale_sweeper_policy_adaptive);
+	begin(PGSCALE_SWEEPER_ADAPTIVE);
 	for (uint32 i = 0; i < 60 * BUFFERS; i++)
-		use((uint32) (((uint64) (name_of(i) ^ name_of(i) >> 15) * 0x9E3779B97F4A7C15 >> 40) % (4 * BUFFERS)));
+		use(hash_of(i + 1) % (4 * BUFFERS));
 	(void) choice();
-	is(report.switches <= 20, true, psprintf("where all are equal, the choice changes seldom, here %d times",
-	   (int) report.switches));
+	is(report.switches <= 20, true, "where all are equal, the choice changes seldom");
 }
 
 static void
@@ -333,9 +375,10 @@ check_shadows(void)
 	uint64		clock = 0;
 	uint64		chosen = 0;
 	int			some = 0;
-	bool		alike = true;
+	bool		smaller = true;
+	void	   *small = palloc0(policy->size(100));
 
-	begin(&pgscale_sweeper_policy_adaptive);
+	begin(PGSCALE_SWEEPER_ADAPTIVE);
 	scan(20 * BUFFERS, 0, WARM);
 	(void) choice();
 	for (int g = 0; g < PGSCALE_SWEEPER_GROUPS; g++)
@@ -347,48 +390,279 @@ check_shadows(void)
 	is(clock == report.misses[0] && chosen == report.chosen_misses, true, "the groups have all misses");
 	is(some == PGSCALE_SWEEPER_GROUPS && report.groups == some, true, "each its part");
 	is(report.arrivals >= report.evictions && report.arrivals <= report.evictions + BUFFERS, true, "pages come and go");
-	memory = palloc0(policy->size(100));
-	policy->init(memory, 100);
-	policy->report(memory, 100, &report);
+	policy->init(small, 100);
+	policy->report(small, 100, &report);
 	is(report.groups, 6, "a small cache has fewer groups");
 	for (int buffers = 16; buffers < 200000; buffers += 1 + buffers / 7)
 	{
 		const double part = (double) count_shadow_pages(buffers) * shadow_sample(buffers) / buffers;
 
-		alike = alike && part <= 1 && part > 0.9 - 16.0 / buffers;
+		smaller = smaller && part <= 1 && part > 0.9 - 16.0 / buffers;
 	}
-	is(alike, true, "a shadow is smaller by the factor of its sample");
+	is(smaller, true, "a shadow is smaller by the factor of its sample");
 }
 
-/* Ranks of neighbours that leave, while buffers are ready and while they are lacking. */
+/* Ranks of worths, with limits from 1 to 5; and of neighbours that leave, while buffers are ready and while they are lacking. */
 static void
-check_neighbours(void)
+check_ranks(void)
 {
-	begin(&pgscale_sweeper_policy_clock);
+	static const PgscaleSweeperHistory history = {.limits = {1, 2, 3, 4, 5}};
+
+	for (int worth = 0; worth <= 6; worth++)
+		is(rank_of_worth(&history, worth), Min(worth, 5), psprintf("the rank of a worth of %d", worth));
+	begin(PGSCALE_SWEEPER_CLOCK);
 	is(policy->neighbour_rank(memory, false) * 10 + policy->neighbour_rank(memory, true), 2,
 	   "the clock: twice used neighbours while buffers are lacking");
-	begin(&pgscale_sweeper_policy_adaptive);
+	begin(PGSCALE_SWEEPER_ADAPTIVE);
 	is(policy->neighbour_rank(memory, false) * 10 + policy->neighbour_rank(memory, true), 4,
 	   "a history: three quarters of the pages");
 	policy->resume(memory, PGSCALE_SWEEPER_THE_CLOCK);
 	is(policy->neighbour_rank(memory, true), 2, "the clock's counts while that is in force");
 }
 
+/* Over a restart */
+
+/* Reads its header.  How many pages has the file?  -1: there is none. */
+static int
+kept(void)
+{
+	char		name[MAXPGPATH];
+	char		temp[MAXPGPATH];
+	FILE	   *file;
+
+	name_files(0, name, temp);
+	file = fopen(name, "rb");
+	if (!file)
+		return -1;
+	(void) fread(&header, sizeof(header), 1, file);
+	fclose(file);
+	return header.pages;
+}
+
+/*
+ * The score with which a page that is in no buffer would come back, before that use counts; NaN: it would be a new one. It is
+ * forgotten then.
+ */
+static float
+comes_back(uint32 page)
+{
+	PgscaleSweeperHistory *history = history_of(memory);
+	PgscaleSweeperScore score;
+
+	return ghost_take(history, hash_of(page), &score) ? pgscale_sweeper_score(&score, history->now, history->decay) : NAN;
+}
+
+static void
+check_hashes(void)
+{
+	static const int sets[] = {1, 3, 200, 1000, 32768, 65536, 65537, 100000, 1 << 24, 1 << 29};
+	int			wrong = 0;
+	int			kept_all = 0;
+
+	for (int i = 0; i < lengthof(sets); i++)
+		for (uint32 n = 0; n < 2000; n++)
+		{
+			const uint32 page = n == 0 ? 0 : n == 1 ? PG_UINT32_MAX : hash_of(n);
+			const uint16 tag = pgscale_sweeper_hash_tag(page);
+			uint32		hash;
+
+			if ((uint16) (page ^ page >> 16) == 0)
+				continue;		/* its tag is made up */
+			wrong += !hash_of_ghost(pgscale_sweeper_hash_part(page, sets[i]), sets[i], tag, &hash) ||
+				pgscale_sweeper_hash_part(hash, sets[i]) != pgscale_sweeper_hash_part(page, sets[i]) ||
+				pgscale_sweeper_hash_tag(hash) != tag;
+			kept_all += sets[i] == 1 << 24 && hash == page;
+		}
+	is(wrong, 0, "each ghost has a hash with its set and its tag");
+	is(kept_all > 1990, true, "where there are many sets, that of its page");
+}
+
+/* A history: what is kept are the best of pages in buffers and pages that have left, each with its score. */
+static void
+check_kept(void)
+{
+	float		scores[200];	/* of the pages that are used most */
+	int			came = 0;
+	int			good = 0;
+
+	start(PGSCALE_SWEEPER_HISTORY);
+	write_saved(&share);
+	is(kept(), -1, "nothing that is known leaves no file");
+	work(60000);
+	write_saved(&share);
+	is(kept(), BUFFERS, "a history leaves a file, with a page for each buffer");
+	is(header.choice, ((Adaptive *) memory)->preferred, "and what adaptive would choose");
+	for (int page = 0; page < lengthof(scores); page++)
+		scores[page] = where[page] > 0 ? adaptive_score(memory, where[page] - 1) : comes_back(page);
+
+	start(PGSCALE_SWEEPER_HISTORY);
+	is(share.restored, BUFFERS, "a server that starts restores all of them");
+	is(kept(), -1, "and removes the file");
+	for (int page = 0; page < LOADED; page++)
+	{
+		const float score = comes_back(page);
+
+		came += !isnan(score);
+		good += page < lengthof(scores) && fabsf(score - scores[page]) < 0.001;
+	}
+	is(came > 0.9 * BUFFERS && came <= BUFFERS, true, "nearly all of them come back");
+	is(good > 0.98 * lengthof(scores), true, "the best among them, with the score that they had");
+}
+
+/* A page that is restored goes on like one that had only left, with its score. */
+static void
+check_remembered(void)
+{
+	static const struct
+	{
+		float		score, least, most;
+	}			cases[] = {
+		{-4, -4.001, -3.999}, {-PGSCALE_SWEEPER_SCORE_MOST, -33, -30}, {PGSCALE_SWEEPER_SCORE_MOST, 31.9, 32}
+	};
+	PgscaleSweeperRemembered page = {.page = hash_of(1),.score = 3};
+	PgscaleSweeperHistory *history;
+
+	start(PGSCALE_SWEEPER_HISTORY);
+	history = history_of(memory);
+	pgscale_sweeper_history_remember(history, &page);
+	pgscale_sweeper_history_remember(history, &page);
+	pgscale_sweeper_history_arrived(history, 0, page.page);
+	is(fabs(pgscale_sweeper_history_score(history, 0) - log2(9)) < 0.001, true, "eight uses and one are nine");
+	pgscale_sweeper_history_arrived(history, 1, page.page);
+	is(pgscale_sweeper_history_score(history, 1), 0, "what is remembered twice comes back once");
+	for (int i = 0; i < lengthof(cases); i++)
+	{
+		float		score;
+
+		page.score = cases[i].score;
+		pgscale_sweeper_history_remember(history, &page);
+		score = comes_back(1);
+		is(score >= cases[i].least && score <= cases[i].most, true, psprintf("a score of %g comes back", cases[i].score));
+	}
+}
+
+static void
+check_adaptive(void)
+{
+	for (int wanted = 0; wanted < PGSCALE_SWEEPER_CANDIDATES; wanted += 2)
+	{
+		start(PGSCALE_SWEEPER_ADAPTIVE);
+		adaptive_resume(memory, wanted);
+		/* less than would make it choose */
+		((Adaptive *) memory)->compare_at = PG_UINT64_MAX;
+		work(10000);
+		write_saved(&share);
+		is(kept() > 0 && header.choice == wanted, true, "adaptive keeps its choice");
+		start(PGSCALE_SWEEPER_ADAPTIVE);
+		is(share.restored == header.pages && choice() == wanted && report.switches + report.evictions == 0, true,
+		   "which is in force again, with the pages, and is no switch");
+	}
+	write_saved(&share);
+	start(PGSCALE_SWEEPER_CLOCK);
+	is(share.restored > 0 && choice() == PGSCALE_SWEEPER_THE_CLOCK, true, "the clock takes the pages over, as the clock");
+	write_saved(&share);
+	is(kept() > 0 && header.choice == 4, true, "and keeps what adaptive would choose");
+}
+
+/* The most that are kept are divided among the sweepers. A process that never read its file leaves it to the next one. */
+static void
+check_parts(void)
+{
+	start(PGSCALE_SWEEPER_HISTORY);
+	work(30000);
+	sweepers = MOST_PAGES / 100;
+	write_saved(&share);
+	is(kept(), 100, "of many sweepers each keeps its part");
+	start(PGSCALE_SWEEPER_HISTORY);
+	is(share.restored == 100 && !isnan(comes_back(0)), true, "which comes back, the best of them");
+	sweepers = 1;
+	work(30000);
+	write_saved(&share);
+	share.history_read = false;
+	share.restored = 0;
+	memset(share.pages, 0, BUFFERS * sizeof(*share.pages));
+	write_saved(&share);
+	is(kept(), BUFFERS, "what was not read stays");
+	pgscale_sweeper_saved_read(&share);
+	is(share.restored == BUFFERS && share.history_read, true, "and is read by the next process, once");
+}
+
+/* What the server wrote, with other bytes somewhere and a checksum that is right: what is wrong with it? */
+static void
+check_foreign(void)
+{
+	static const struct
+	{
+		uint32		at, with;	/* a word */
+		int			size;		/* of a whole file, or less */
+		PgscaleSweeperSavedProblem problem;
+	}			cases[] = {
+		{0, SAVED_FORMAT, 100000, PGSCALE_SAVED_GOOD},
+		{0, SAVED_FORMAT, 10, PGSCALE_SAVED_SHORT},
+		{0, SAVED_FORMAT, 5000, PGSCALE_SAVED_SIZE},
+		{offsetof(SavedHeader, format), 1, 100000, PGSCALE_SAVED_FORMAT},
+		{offsetof(SavedHeader, catversion), 1, 100000, PGSCALE_SAVED_MAJOR},
+		{offsetof(SavedHeader, block_size), 4096, 100000, PGSCALE_SAVED_BUILD},
+		{offsetof(SavedHeader, hash), 1, 100000, PGSCALE_SAVED_BUILD},
+		{offsetof(SavedHeader, buffers), 1, 100000, PGSCALE_SAVED_BUFFERS},
+		{offsetof(SavedHeader, workers), 2, 100000, PGSCALE_SAVED_WORKERS},
+		{offsetof(SavedHeader, worker), 1, 100000, PGSCALE_SAVED_WORKERS},
+		{offsetof(SavedHeader, pages), BUFFERS + 1, 100000, PGSCALE_SAVED_SIZE},
+		{offsetof(SavedHeader, choice), 5, 100000, PGSCALE_SAVED_IMPOSSIBLE},
+		/* scores: no number, and one beyond all */
+		{sizeof(SavedHeader) + 4, 0x7FC00000, 100000, PGSCALE_SAVED_IMPOSSIBLE},
+		{sizeof(SavedHeader) + 4, 0x42040000, 100000, PGSCALE_SAVED_IMPOSSIBLE}
+	};
+	static char bytes[100000];
+	char		name[MAXPGPATH];
+	char		temp[MAXPGPATH];
+
+	name_files(0, name, temp);
+	for (int i = 0; i < lengthof(cases); i++)
+	{
+		FILE	   *file;
+		int			size;
+		pg_crc32c	crc;
+
+		start(PGSCALE_SWEEPER_HISTORY);
+		work(30000);
+		write_saved(&share);
+		file = fopen(name, "r+b");
+		size = (int) fread(bytes, 1, sizeof(bytes), file);
+		memcpy(bytes + cases[i].at, &cases[i].with, sizeof(uint32));
+		INIT_CRC32C(crc);
+		COMP_CRC32C(crc, bytes, size - sizeof(crc));
+		FIN_CRC32C(crc);
+		memcpy(bytes + size - sizeof(crc), &crc, sizeof(crc));
+		rewind(file);
+		if (fwrite(bytes, 1, size, file) != size || fflush(file) != 0 || ftruncate(fileno(file), Min(size, cases[i].size)) != 0)
+			elog(ERROR, "could not change %s: %m", name);
+		fclose(file);
+		start(PGSCALE_SWEEPER_HISTORY);
+		is(share.restore_problem, cases[i].problem, psprintf("a word at %u, %d bytes: the problem", cases[i].at, cases[i].size));
+		is(share.restored, cases[i].problem == PGSCALE_SAVED_GOOD ? BUFFERS : 0, "it is restored, or not at all");
+	}
+}
+
 Datum
 policy_steps(PG_FUNCTION_ARGS)
 {
 	initStringInfo(&lines);
-	check_policy(&pgscale_sweeper_policy_clock);
-	check_policy(&pgscale_sweeper_policy_history);
-	check_policy(&pgscale_sweeper_policy_adaptive);
-	check_history(&pgscale_sweeper_policy_history);
-	check_history(&pgscale_sweeper_policy_adaptive);
-	check_ranks();
+	for (int kind = 0; kind < PGSCALE_SWEEPER_POLICIES; kind++)
+		check_policy(kind);
+	check_history(PGSCALE_SWEEPER_HISTORY);
+	check_history(PGSCALE_SWEEPER_ADAPTIVE);
 	check_take_over();
 	check_settling();
 	check_sums();
 	check_chance();
 	check_shadows();
-	check_neighbours();
+	check_ranks();
+	check_hashes();
+	check_kept();
+	check_remembered();
+	check_adaptive();
+	check_parts();
+	check_foreign();
 	PG_RETURN_TEXT_P(cstring_to_text(lines.data));
 }

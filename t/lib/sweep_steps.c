@@ -1,8 +1,8 @@
 /*
- * One sweep, tick by tick, and its writers: scan.c, shares.c, writer.c, kept_pages.c, the standing set and write combining,
- * with the clock and the freelist, over buffers that are made up. sweep_steps() returns a line for each check.
+ * A sweep, step by step, over buffers that are made up: what it reports to its policy, what it has the server's hand and the
+ * backends find in both supplies, what it observes, its ticks, and its writers. The policy is made up, too: it is a clock that
+ * says what it hears. sweep_steps() returns a line for each check.
  */
-#define BUFFERS		400
 #include "made_up_buffers.h"
 
 #include "access/xlog.h"
@@ -11,42 +11,42 @@
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 
-#define XLogFlush(lsn)	made_up_flush(lsn)
-#define proc_exit(code)	(writer_ended = true)
+#define XLogFlush(lsn)				(flushes++)
+#define proc_exit(code)				(writer_ended = true)
 #define pgstat_report_stat(force)	0
-static bool writer_ended;
-static int	flushes;
-static void
-made_up_flush(XLogRecPtr lsn)
-{
-	flushes++;
-}
 
+#include "base/timer.h"
+#include "sweeper/sweeper.h"
+
+static int	flushes = 0;
+static bool writer_ended = false;
 static PgscaleWriteResult made_up_write(int buf, const PgscalePage *page, XLogRecPtr *lsn);
 static void made_up_writeback(const PgscalePage *first, int count);
 
 #define pgscale_buffer_write			made_up_write
 #define pgscale_buffer_pages_writeback	made_up_writeback
 #include "sweeper/known_pages.c"
-#include "sweeper/policies/page_history.c"
-#undef GHOST_WAYS
-#include "sweeper/policies/shadow.c"
-#include "sweeper/policies/adaptive.c"
-#include "sweeper/policies/policies.c"
-#define left_to	freelist_left_to
+#define left_to		freelist_left_to
 #include "sweeper/supply/freelist.c"
 #undef left_to
 #include "sweeper/supply/window.c"
 #undef YIELD_TIMES
 #undef LOOK_AT_CLOCK
-#define is_ours	set_is_ours
+#define followed	observe_followed
+#define allowed		observe_allowed
+#include "sweeper/observe.c"
+#undef followed
+#undef allowed
+#define is_ours		set_is_ours
 #include "sweeper/standing_set.c"
 #undef LOOK_AT_CLOCK
 #undef is_ours
 #include "sweeper/write_combining.c"
 #include "sweeper/kept_pages.c"
 #include "sweeper/shares.c"
+#define pgscale_sweeper_long_enough		true_long_enough
 #include "sweeper/scan.c"
+#undef pgscale_sweeper_long_enough
 #include "sweeper/writer.c"
 
 PG_FUNCTION_INFO_V1(sweep_steps);
@@ -56,10 +56,16 @@ PgscaleSweeperKeptList *pgscale_sweeper_kept_list;
 uint64		(*pgscale_counters_own_writes) (void);
 
 static PgscaleSweeperShare *s;
-static int64 the_time = INT64CONST(1000000000);
-static int	tick_ms = 4;
-static PgscaleWriteResult write_results[PGSCALE_RUNS_QUEUED];	/* by block; that many are tried at most */
-static StringInfoData written_back;
+static PgscaleSweeperPage the_pages[MOST_BUFFERS];
+static char the_memory[MOST_BUFFERS];
+static uint8 ranks[MOST_BUFFERS];	/* by buffer of the share */
+static bool listens;			/* is what the policy hears to be said? */
+static bool begins_while_read = false;
+static int	wants_policy;
+static int	most_looks;			/* that a tick has time for */
+static int64 the_time = NS_PER_S;
+static int	found_by_hand;
+static bool skips = false;		/* are some pages not written? */
 
 /* What these files ask of others */
 int64 pgscale_timer_clock(void) { return the_time; }
@@ -72,259 +78,152 @@ void pgscale_worker_start(const char *wait_event_name) { }
 bool pgscale_worker_interrupts(void) { return false; }
 void pgscale_worker_rounds(void (*round) (void), void (*failed) (void)) { round(); }
 void pgscale_worker_wait(long timeout_ms) { }
+bool pgscale_sweeper_long_enough(int n) { return n >= most_looks; }
 
-/* A page that is dirty is written, unless a test says otherwise. */
+/* The policy. */
+
+static void
+hear(const char *what, int buf, int page, int uses)
+{
+	if (listens)
+		say(what, buf, page, uses);
+}
+
+static Size heard_size(int buffers) { return buffers; }
+static void heard_init(void *memory, int buffers) { hear("memory begins with %d", ((char *) memory)[buffers - 1], 0, 0); }
+static void heard_take_over(void *memory) { hear("memory with %d is taken over", ((char *) memory)[0], 0, 0); }
+static void heard_pass(void *memory, float pages) { }
+static void heard_evicted(void *memory, int buf, uint32 page) { hear("%d: %d evicted", buf, page, 0); }
+static uint8 heard_neighbour_rank(const void *memory, bool writes_short) { return writes_short ? 2 : 0; }
+static uint8 heard_rank(const void *memory, int buf) { return ranks[buf]; }
+static uint8 heard_header(const void *memory, int buf) { return pgscale_sweeper_header_of_rank(ranks[buf]); }
+
+static void
+heard_arrived(void *memory, int buf, uint32 page, int uses)
+{
+	hear("%d: %d arrived, %d", buf, page, uses);
+	ranks[buf] = uses;
+}
+
+static void
+heard_used(void *memory, int buf, uint32 page, int uses)
+{
+	hear("%d: %d used %d", buf, page, uses);
+	ranks[buf] = Min(ranks[buf] + uses, PGSCALE_MAX_USAGE);
+}
+
+static uint8
+heard_visit(void *memory, int buf, bool kept)
+{
+	const uint8 rank = ranks[buf];
+
+	hear("%d: visit", buf, 0, 0);
+	ranks[buf] -= rank > 0;
+	return rank;
+}
+
+static void
+heard_report(const void *memory, int buffers, PgscaleSweeperPolicyReport *report)
+{
+	if (!begins_while_read)
+		return;
+	s->policy = PGSCALE_SWEEPER_NO_POLICY;
+	pgscale_sweeper_policy_begin(s, PGSCALE_SWEEPER_HISTORY);
+}
+
+static const PgscaleSweeperPolicy heard_policy = {
+	.size = heard_size,
+	.init = heard_init,
+	.take_over = heard_take_over,
+	.pass = heard_pass,
+	.arrived = heard_arrived,
+	.used = heard_used,
+	.evicted = heard_evicted,
+	.neighbour_rank = heard_neighbour_rank,
+	.rank = heard_rank,
+	.visit = heard_visit,
+	.header = heard_header,
+	.report = heard_report
+};
+
+const PgscaleSweeperPolicy *const pgscale_sweeper_policies[PGSCALE_SWEEPER_POLICIES] = {
+	&heard_policy, &heard_policy, &heard_policy
+};
+
+/* The writers, the server's hand and the backends. */
+
+static void
+fill(int from, int to, int count)
+{
+	for (int buf = from; buf <= to; buf++)
+		hold(buf, buf, count);
+}
+
+/* A page that is dirty is written, unless it is to be skipped. */
 static PgscaleWriteResult
 made_up_write(int buf, const PgscalePage *page, XLogRecPtr *lsn)
 {
-	const PgscaleWriteResult result = is_dirty(buf) ? write_results[page->block % lengthof(write_results)] : PGSCALE_WRITE_CHANGED;
+	static const PgscaleWriteResult skipped[300] = {
+		[201] = PGSCALE_WRITE_LOCKED,[203] = PGSCALE_WRITE_PINNED,[204] = PGSCALE_WRITE_BEYOND_WAL
+	};
 
 	*lsn = page->block;
 	the_time += 10;
-	if (result == PGSCALE_WRITTEN)
-		set_flag(buf, BM_DIRTY, false);
-	return result;
+	if ((state_of(buf) & BM_DIRTY) == 0)
+		return PGSCALE_WRITE_CHANGED;
+	if (skips && page->block >= lengthof(skipped))
+		return PGSCALE_WRITE_NEEDS_WAL;
+	if (skips && skipped[page->block] != PGSCALE_WRITTEN)
+		return skipped[page->block];
+	set_state(buf, state_of(buf) & ~BM_DIRTY);
+	return PGSCALE_WRITTEN;
 }
 
+static void made_up_writeback(const PgscalePage *first, int count) { say("writeback %u+%d", first->block, count); }
+
 static void
-made_up_writeback(const PgscalePage *first, int count)
+write_all(void)
 {
-	appendStringInfo(&written_back, "%u+%d ", first->block, count);
+	me = &s->writers[0];
+	my_number = 0;
+	pg_atomic_write_u32(&me->pid, MyProcPid);
+	write_round();
+	pg_atomic_write_u32(&me->pid, 0);
 }
 
-/* Buffers from one on have these pages, with that count. */
 static void
-fill(int from, int to, int count, bool dirty)
+use(int from, int count, int to)
 {
 	for (int buf = from; buf <= to; buf++)
+		set_usage(buf, count);
+}
+
+/* The hand goes on as in StrategyGetBuffer(), until it has passed so many buffers or has found so many. */
+static void
+hand_goes(int passes, int finds)
+{
+	for (int i = 0; i < passes && finds > 0; i++)
 	{
-		hold(buf, buf, count);
-		set_flag(buf, BM_DIRTY, dirty);
+		const int	buf = (int) (server_hand++ % NBuffers);
+
+		if (BUF_STATE_GET_REFCOUNT(state_of(buf)) != 0)
+			continue;
+		if (usage(buf) > 0)
+			set_usage(buf, usage(buf) - 1);
+		else
+		{
+			hold(buf, page_in(buf) + 100000, 1);
+			found_by_hand++;
+			finds--;
+		}
 	}
 }
 
-#define PAGES(...)	lengthof(((const int[]) {__VA_ARGS__})), (const int[]) {__VA_ARGS__}
-
-/* These are dirty. */
 static void
-dirty(int count, int n, const int *bufs)
+hand_runs(void)
 {
-	for (int i = 0; i < n; i++)
-		fill(bufs[i], bufs[i], count, true);
-}
-
-static const char *
-describe(const PgscaleSweeperRun *found, int n)
-{
-	StringInfoData said;
-
-	initStringInfo(&said);
-	for (int i = 0; i < n; i++)
-		appendStringInfo(&said, "%s%u+%d/%d", i == 0 ? "" : " ", found[i].first.block, found[i].pages, found[i].victims);
-	return said.data;
-}
-
-static bool
-queue(int block, int pages, int victims)
-{
-	return pgscale_sweeper_put_run(s, &(PgscaleSweeperRun) {page_of(block), pages, victims});
-}
-
-/* Takes all that is queued. */
-static const char *
-queued(void)
-{
-	PgscaleSweeperRun *found = palloc(PGSCALE_RUNS_QUEUED * sizeof(PgscaleSweeperRun));
-	bool		lost;
-	int			n = 0;
-
-	while (n < PGSCALE_RUNS_QUEUED && pgscale_sweeper_take_run(s, &found[n], &lost))
-		n++;
-	return describe(found, n);
-}
-
-/* Write combining: the run around a page */
-
-static bool
-any_buffer(int buf)
-{
-	return buf != 111;
-}
-
-static void
-check_runs(void)
-{
-	static const struct
-	{
-		int			block, limit;
-		const char *run;
-	}			cases[] = {
-		{11, 64, "10+3/0"}, {10, 64, "10+3/0"}, {12, 64, "10+3/0"}, {20, 64, "20+1/0"}, {11, 1, "11+1/0"}, {11, 2, "10+2/0"},
-		{11, 3, "10+3/0"}, {40, 4, "40+4/0"}, {47, 4, "44+4/0"}, {45, 10, "40+10/0"}, {45, 9, "40+9/0"}, {0, 64, "0+2/0"},
-		{1, 64, "0+2/0"}, {399, 64, "398+2/0"}, {62, 64, ""}, {61, 64, "60+2/0"}, {63, 64, "63+2/0"}, {5000, 64, ""},
-		/* not over a buffer that may not be written, or is in I/O */
-		{110, 64, "110+1/0"}, {112, 64, "112+1/0"}, {111, 64, ""}
-	};
-
-	fill(0, BUFFERS - 1, 5, false);
-	dirty(5, PAGES(0, 1, 10, 11, 12, 20, 60, 61, 63, 64, 110, 111, 112, 113, 398, 399));
-	fill(40, 49, 5, true);
-	set_flag(113, BM_IO_IN_PROGRESS, true);
-	descs[65].tag.blockNum = 65;
-	descs[66].tag.blockNum = 62;
-	for (int i = 0; i < lengthof(cases); i++)
-	{
-		const PgscalePage page = page_of(cases[i].block);
-		PgscaleSweeperRun run;
-		int			bufs[PGSCALE_RUN_MAX];
-
-		same(describe(&run, pgscale_sweeper_run_around(&page, cases[i].limit, any_buffer, &run, bufs) > 0), cases[i].run,
-			 psprintf("the run around %d, at most %d", cases[i].block, cases[i].limit));
-	}
-}
-
-/* The standing set */
-
-static bool
-used_once(int buf, const PgscaleBuffer *look, const PgscalePage *page)
-{
-	return look->usage <= 1;
-}
-
-static const char *
-again(int pages)
-{
-	PgscaleSweeperRun found[100];
-
-	return describe(found, pgscale_sweeper_set_choose(pages, used_once, 64, NS_PER_S, found, lengthof(found)));
-}
-
-/* Puts pages into a new set with that room; what did each of them cost? */
-static const char *
-add(int room, int limit, int n, const int *blocks)
-{
-	StringInfoData said;
-
-	initStringInfo(&said);
-	pgscale_sweeper_set_init(0, BUFFERS, room);
-	for (int i = 0; i < n; i++)
-	{
-		const PgscalePage page = page_of(blocks[i]);
-
-		appendStringInfo(&said, "%s%d", i == 0 ? "" : " ", pgscale_sweeper_set_add(blocks[i], &page, limit));
-	}
-	return said.data;
-}
-
-static void
-check_set(void)
-{
-	static const struct
-	{
-		bool		longest;
-		int			pages;
-		const char *runs;
-	}			cases[] = {
-		{true, 0, ""}, {true, 1, "50+6/1"}, {true, 6, "50+6/1"}, {true, 7, "10+5/1 50+6/1"}, {true, 12, "10+5/1 30+4/1 50+6/1"},
-		{true, 99, "5+1/1 10+5/1 20+3/1 30+4/1 50+6/1"},
-		{false, 0, ""}, {false, 1, "30+4/1"}, {false, 5, "5+1/1 30+4/1"}, {false, 6, "5+1/1 20+3/1 30+4/1"}
-	};
-	const int	ups[] = {40, 41, 42, 43, 44, 45, 46, 47, 48, 49};
-	const int	downs[] = {49, 48, 47, 46, 45, 44, 43, 42, 41, 40};
-
-	fill(0, BUFFERS - 1, 5, false);
-	dirty(1, PAGES(5, 10, 11, 12, 13, 14, 20, 21, 22, 30, 31, 32, 33, 50, 51, 52, 53, 54, 55));
-	for (int i = 0; i < lengthof(cases); i++)
-	{
-		pgscale_sweeper_set_order(cases[i].longest);
-		(void) add(100, 64, PAGES(30, 5, 21, 11, 54));
-		same(again(cases[i].pages), cases[i].runs,
-			 psprintf("the %s for %d pages, in their order", cases[i].longest ? "longest" : "oldest", cases[i].pages));
-	}
-	pgscale_sweeper_set_order(true);
-	(void) add(100, 64, PAGES(50, 51, 10, 50));
-	same(again(1), "50+6/2", "all victims of a run count as such, once");
-	same(again(99), "10+5/1", "the others are chosen later");
-	same(again(99), "", "none is chosen twice");
-	(void) add(2, 64, PAGES(5, 21, 54));
-	same(again(99), "5+1/1 20+3/1", "no more than there is room for");
-	(void) add(100, 64, PAGES(10, 6, 21));
-	set_usage(21, 2);
-	same(again(99), "10+5/1", "no page that is clean, or was used again");
-	set_usage(21, 1);
-	(void) add(100, 64, PAGES(30, 54));
-	hold(54, 1000, 0);
-	set_flag(54, BM_DIRTY, true);
-	same(again(99), "30+4/1", "no buffer that has another page");
-	fill(54, 54, 1, true);
-
-	/* Marks are of a buffer. */
-	(void) add(3, 64, PAGES(30, 10));
-	pgscale_sweeper_set_forget(30);
-	is(pgscale_sweeper_set_add(30, &(PgscalePage) {.locator = {1, 2, 3},.block = 30}, 64), 0, "a buffer has one entry");
-	is(pgscale_sweeper_set_lacks(0.7) && !pgscale_sweeper_set_lacks(0.6), true, "two of three");
-	is(pgscale_sweeper_set_skip(10) && pgscale_sweeper_set_skip(10) && !pgscale_sweeper_set_skip(30), true,
-	   "which is passed, if it still counts");
-	same(again(99), "10+5/1", "one that was forgotten is not chosen");
-	is(pgscale_sweeper_set_skip(10) && !pgscale_sweeper_set_skip(10), true, "a page with the writers is passed, once");
-
-	/* Runs change while their candidates wait. */
-	(void) add(100, 64, PAGES(30, 50, 51));
-	for (int block = 52; block <= 55; block++)
-		set_flag(block, BM_DIRTY, false);
-	same(again(1), "30+4/1", "a run that was shortened waits with all its candidates");
-	same(again(1), "50+2/2", "and is chosen when it is the longest");
-	fill(50, 55, 1, true);
-	(void) add(100, 64, PAGES(30, 50));
-	fill(34, 39, 1, true);
-	same(again(1), "50+6/1", "a run that has grown is not known of");
-	(void) add(100, 64, PAGES(30, 50));
-	fill(34, 35, 1, false);
-	fill(34, 39, 1, true);
-	for (int i = 0; i < 2; i++)
-		pgscale_sweeper_set_refresh(100, used_once, 64, NS_PER_S);
-	same(again(1), "30+10/1", "until it is looked at again");
-	fill(34, 39, 1, false);
-
-	/* The price of a page in pages that are looked up: its run and the two that end it, once in a turn, in any order. */
-	fill(40, 59, 1, true);
-	same(add(100, 64, PAGES(5, 12, 10, 14, 5, 6)), "3 7 0 0 0 2", "a run costs its length, once");
-	same(add(100, 8, lengthof(ups), ups), "10 0 0 0 0 0 0 0 10 0", "a long one costs no more, forwards");
-	same(add(100, 8, lengthof(downs), downs), "10 0 0 0 0 0 0 0 4 0", "or backwards");
-	pgscale_sweeper_set_order(false);
-	same(add(100, 8, PAGES(40, 5)), "0 0", "nothing where the oldest go first");
-	same(again(1), "40+20/1", "before they are chosen");
-}
-
-/* Ticks */
-
-/* A new process works on a share of these buffers. */
-static void
-work_on(int first, int size, int low, int high)
-{
-	static const PgscaleSweeperScanCounts none = {0};
-
-	s->first = first;
-	s->buffers = size;
-	s->low = low;
-	s->high = high;
-	s->counts = none;
-}
-
-static void
-begin(int first, int size, int low, int high)
-{
-	work_on(first, size, low, high);
-	s->stack_used = s->stuck = 0;
-	s->policy = PGSCALE_SWEEPER_NO_POLICY;
-	s->state = PGSCALE_SWEEPER_WORKING;
-	(void) queued();
-	hand = rated_ns = starved_share = rate = 0;
-	refilling = writes_short = false;
-	supply = NULL;
-	pgscale_sweeper_scan_settings(s, PGSCALE_FREELIST ? PGSCALE_SWEEPER_FREELIST : PGSCALE_SWEEPER_WINDOW, PGSCALE_SWEEPER_CLOCK);
-	pgscale_sweeper_scan_init(s);
-	server_hand = 0;
+	if (found_by_hand == 0)
+		hand_goes(4, 1);
 }
 
 /* Backends take so many buffers from the list, as the server does: the last one first, none that is used. */
@@ -347,305 +246,748 @@ take(int n)
 	}
 }
 
+/* A backend locks the header to put another page there. */
+static void
+page_changes(void)
+{
+	set_state(105, state_of(105) | BM_LOCKED);
+	in_read = NULL;
+}
+
+/* The sweep. */
+
+static const char *
+describe(const PgscaleSweeperRun *found, int n)
+{
+	StringInfoData text;
+
+	initStringInfo(&text);
+	for (int i = 0; i < n; i++)
+		appendStringInfo(&text, "%s%u+%d/%d", i == 0 ? "" : " ", found[i].first.block, found[i].pages, found[i].victims);
+	return text.data;
+}
+
+/* Takes all that is queued. */
+static const char *
+queued(void)
+{
+	PgscaleSweeperRun *found = palloc(PGSCALE_RUNS_QUEUED * sizeof(PgscaleSweeperRun));
+	bool		lost;
+	int			n = 0;
+
+	while (n < PGSCALE_RUNS_QUEUED && pgscale_sweeper_take_run(s, &found[n], &lost))
+		n++;
+	return describe(found, n);
+}
+
+/* A new process works on a share of these buffers. */
+static void
+begin(int mode, int first, int size)
+{
+	static const PgscaleSweeperWriteCounts none = {0};
+
+	at_look = NULL;
+	most_looks = PG_INT32_MAX;
+	listens = false;
+	memset(s, 0, offsetof(PgscaleSweeperShare, runs));
+	s->first = first;
+	s->buffers = size;
+	s->pages = the_pages;
+	s->policy_memory = the_memory;
+	s->stack_size = 100;
+	s->stack_used = 0;
+	s->most_writers = s->writers_now = PGSCALE_SWEEPER_MAX_WRITERS;
+	s->state = PGSCALE_SWEEPER_WORKING;
+	for (int w = 0; w < PGSCALE_SWEEPER_MAX_WRITERS; w++)
+		s->writers[w].counts = none;
+	memset(the_memory, 1, sizeof(the_memory));
+	memset(the_pages, 1, sizeof(the_pages));
+	s->policy = PGSCALE_SWEEPER_NO_POLICY;
+	(void) queued();
+	hand = rated_ns = starved_share = rate = offered = found_by_hand = 0;
+	refilling = writes_short = entered = false;
+#if PGSCALE_FREELIST
+	shielded = PG_INT64_MIN;
+#endif
+	supply = NULL;
+	pgscale_sweeper_scan_settings(s, mode, wants_policy);
+	pgscale_sweeper_scan_init(s);
+	server_hand += NBuffers - server_hand % NBuffers;
+}
+
+static void
+work_on(int first, int size, int low, int high)
+{
+	static const PgscaleSweeperScanCounts none = {0};
+
+	s->first = first;
+	s->buffers = size;
+	s->low = low;
+	s->high = high;
+	s->counts = none;
+}
+
+/* A sweep over 400 buffers, which have their pages already. */
+static void
+begin_sweep(int first, int size, int low, int high)
+{
+	NBuffers = 400;
+	begin(PGSCALE_FREELIST ? PGSCALE_SWEEPER_FREELIST : PGSCALE_SWEEPER_WINDOW, first, size);
+	work_on(first, size, low, high);
+}
+
+/* A share of 20,000 buffers, where buffer N has page 10000 + N. */
+static void
+begin_supply(int mode, int first, int size, int count)
+{
+	NBuffers = MOST_BUFFERS;
+	for (int buf = 0; buf < NBuffers; buf++)
+		hold(buf, 10000 + buf, count);
+	begin(mode, first, size);
+}
+
+/* Buffer 105 is seen with that page and count. */
+static void
+see(BlockNumber block, int count, int expected, bool hand_ages)
+{
+	static const char *const news[] = {"first", "replaced", "used", "not used", "lowered"};
+	PgscaleBuffer look;
+	PgscalePage page;
+
+	if (block != page_in(105) || count != usage(105))
+		hold(105, block, count);
+	(void) pgscale_buffer_read(105, &look, &page);
+	say(news[pgscale_sweeper_page_seen(s, 105, &look, &page, expected, hand_ages)]);
+	say("%d is left to %u", the_pages[5].left, the_pages[5].hash);
+}
+
+/* Is a name read while a backend, which locks the header, writes it? */
+static bool
+read_torn(void)
+{
+	PgscaleBuffer look;
+	PgscalePage page;
+
+	in_read = page_changes;
+	return pgscale_buffer_read(105, &look, &page);
+}
+
+static void
+report(bool another_begins)
+{
+	PgscaleSweeperPolicyReport it = {0};
+	uint32		begun;
+
+	begins_while_read = another_begins;
+	say(pgscale_sweeper_policy_report(s, &it, &begun) && begun == s->policy_begun ? "reports" : "nothing");
+	begins_while_read = false;
+}
+
+/* These buffers, which have the pages from that block on */
+static void
+offer(int from, BlockNumber block, int max_rank, int to)
+{
+	for (int buf = from; buf <= to; buf++)
+	{
+		const PgscalePage page = page_of(block + buf - from);
+
+		say(yes(supply->offer(s, buf, &page, max_rank)));
+	}
+}
+
+/* The sweep comes to a buffer, and its page has that rank: what count does the header have then? */
+static void
+show(int buf, int rank)
+{
+	PgscaleBuffer look;
+	PgscalePage page;
+
+	(void) pgscale_buffer_read(buf, &look, &page);
+	(void) supply->rank(s, buf, &look, &page);
+	ranks[buf - s->first] = rank;
+	supply->show(s, buf, &look);
+	say("%d", usage(buf));
+}
+
+/* A header changes while it is looked at. */
+static void
+show_late(int buf, int count)
+{
+	PgscaleBuffer look;
+
+	pgscale_buffer_look(buf, &look);
+	set_usage(buf, count);
+	supply->show(s, buf, &look);
+	say("%d", usage(buf));
+}
+
+/* A tick of the sweep that only watches: nothing is written to a header. */
+static bool
+observe(int ms)
+{
+	static BufferDesc before[MOST_BUFFERS];
+	bool		hurries;
+
+	the_time += ms * NS_PER_MS;
+	memcpy(before, descs, sizeof(descs));
+	hurries = pgscale_sweeper_observe(s);
+	if (memcmp(before, descs, sizeof(descs)) != 0)
+		say("a header is written");
+	return hurries;
+}
+
+/* The hand goes round once, in two ticks. */
+static void
+lap(void)
+{
+	for (int i = 0; i < 2; i++)
+	{
+		hand_goes(NBuffers / 2, NBuffers);
+		(void) observe(0);
+	}
+}
+
 /*
- * One more tick, and the counts after it: scanned/lowered, supplied clean and written, taken and used again, queued, ready;
- * with ! if there was demand.
+ * A tick after that time: scanned/lowered, supplied clean and written, taken and used again, queued, ready; with ! if there was
+ * demand.
  */
 static void
-tick(const char *want, const char *name)
+tick(int ms)
 {
 	const PgscaleSweeperScanCounts *c = &s->counts;
 	bool		demand;
 
-	the_time += tick_ms * NS_PER_MS;
+	the_time += ms * NS_PER_MS;
 	demand = pgscale_sweeper_scan(s);
-	same(psprintf("%s%d/%d %d+%d %d+%d %d %d", demand ? "! " : "", (int) c->scanned, (int) c->decremented, (int) c->supplied_clean,
-				  (int) c->supplied_written, (int) c->consumed, (int) c->reused, (int) c->queued, s->ready), want, name);
+	say("%s%d/%d %d+%d %d+%d %d %d", demand ? "! " : "", (int) c->scanned, (int) c->decremented, (int) c->supplied_clean,
+		(int) c->supplied_written, (int) c->consumed, (int) c->reused, (int) c->queued, s->ready);
 }
 
 static void
-write_all(void)
+ticks(int n)
 {
-	me = &s->writers[0];
-	my_number = 0;
-	pg_atomic_write_u32(&me->pid, MyProcPid);
-	write_round();
-	pg_atomic_write_u32(&me->pid, 0);
+	for (int i = 0; i < n; i++)
+		(void) pgscale_sweeper_scan(s);
+}
+
+static bool
+used_once(int buf, const PgscaleBuffer *look, const PgscalePage *page)
+{
+	return look->usage <= 1;
 }
 
 static const char *
-counts_of(int n, const int *bufs)
+choose(int pages)
 {
-	StringInfoData said;
+	PgscaleSweeperRun found[100];
 
-	initStringInfo(&said);
-	for (int i = 0; i < n; i++)
-		appendStringInfo(&said, "%d", usage(bufs[i]));
-	return said.data;
+	return describe(found, pgscale_sweeper_set_choose(pages, used_once, 64, NS_PER_S, found, lengthof(found)));
 }
+
+static bool
+any_buffer(int buf)
+{
+	return buf != 111;
+}
+
+static void
+run_around(int block, int limit)
+{
+	const PgscalePage page = page_of(block);
+	PgscaleSweeperRun run;
+	int			bufs[PGSCALE_RUN_MAX];
+
+	say("%s", describe(&run, pgscale_sweeper_run_around(&page, limit, any_buffer, &run, bufs) > 0));
+}
+
+static void
+add_all(const double *blocks)
+{
+	for (int i = 0; blocks[i] > 0; i++)
+	{
+		const PgscalePage page = page_of(blocks[i]);
+
+		(void) pgscale_sweeper_set_add(blocks[i], &page, 64);
+	}
+}
+
+static const char *
+counts_of(int from, int to)
+{
+	char	   *text = palloc0(to - from + 2);
+
+	for (int buf = from; buf <= to; buf++)
+		text[buf - from] = '0' + usage(buf);
+	return text;
+}
+
+static int
+buffers_with(int count, PgscaleBufferState flag)
+{
+	int			n = 0;
+
+	for (int buf = 0; buf < NBuffers; buf++)
+		n += usage(buf) == count && (state_of(buf) & flag) == flag;
+	return n;
+}
+
+static void
+say_written(void)
+{
+	const PgscaleSweeperWriteCounts c = pgscale_sweeper_write_counts(s);
+	StringInfoData classes;
+
+	initStringInfo(&classes);
+	for (int i = 0; i < PGSCALE_RUN_CLASSES; i++)
+		appendStringInfo(&classes, " %d", (int) c.runs_by_pages[i]);
+	say("%d in %d runs:%s; neighbours %d, changed %d, locked %d, pinned %d, wal %d, flushes %d %d, errors %d, "
+		"writebacks %d, ns %d",
+		(int) c.written, (int) c.runs, classes.data, (int) c.neighbours, (int) c.skipped_changed, (int) c.skipped_locked,
+		(int) c.skipped_pinned, (int) c.skipped_wal, flushes, (int) c.wal_flushes, (int) c.errors, (int) c.writeback_calls,
+		(int) c.write_ns);
+}
+
+static const struct
+{
+	const char *name;
+	PgscaleBufferState flag;
+}			flags[] = {
+	{"dirty", BM_DIRTY}, {"pin", BUF_REFCOUNT_ONE}, {"awaited", BM_PIN_COUNT_WAITER}, {"locked", BM_LOCKED}, {"valid", BM_VALID},
+	{"tag", BM_TAG_VALID}, {"io", BM_IO_IN_PROGRESS}
+};
+
+/* "+dirty", "-pin" and so on: sets or clears a flag of these buffers. */
+static bool
+set_flags(const char *name, int from, int to)
+{
+	for (int i = 0; i < lengthof(flags); i++)
+	{
+		if ((*name != '+' && *name != '-') || strcmp(name + 1, flags[i].name) != 0)
+			continue;
+		for (int buf = from; buf <= Max(from, to); buf++)
+			set_state(buf, *name == '+' ? state_of(buf) | flags[i].flag : state_of(buf) & ~flags[i].flag);
+		return true;
+	}
+	return false;
+}
+
+static bool
+command(const char *name, const double *numbers)
+{
+	const int	a = (int) numbers[0];
+	const int	b = (int) numbers[1];
+	const int	c = (int) numbers[2];
+	const int	d = (int) numbers[3];
+	PgscaleSweeperScanCounts *counts = &s->counts;
+	PgscaleSweeperPage *p = &the_pages[5];
+	const PgscalePage page = page_of(a);
+
+	/* buffers, of which some have a page and a count, and the server around them */
+	COMMAND("hold", hold(a, b, c));
+	COMMAND("fill", fill(a, b, c));
+	COMMAND("use", use(a, b, Max(a, c)));
+	COMMAND("unlist", take_off_list(a));
+	COMMAND("hand", hand_goes(a, b > 0 ? b : NBuffers));
+	COMMAND("where", say("%d", (int) (server_hand % NBuffers)));
+	COMMAND("hand_at", server_hand += NBuffers - server_hand % NBuffers + a);
+	COMMAND("hand_runs", at_look = a ? hand_runs : NULL);
+	COMMAND("take", take(a));
+	COMMAND("later", the_time += a * NS_PER_MS);
+	COMMAND("counts", say(counts_of(a, Max(a, b))));
+	COMMAND("with", say("%d", buffers_with(a, b ? BM_DIRTY : 0)));
+	COMMAND("dirty", say(yes(state_of(a) & BM_DIRTY)));
+	COMMAND("listed", say(yes(pgscale_buffer_listed(a))));
+
+	/* what is known of the page in buffer 105, and the policy */
+	COMMAND("clock", wants_policy = PGSCALE_SWEEPER_CLOCK);
+	COMMAND("history", wants_policy = PGSCALE_SWEEPER_HISTORY);
+	COMMAND("listen", listens = true);
+	COMMAND("deaf", listens = false);
+	COMMAND("see", see(a, b, c, d));
+	COMMAND("left", pgscale_sweeper_page_left(s, 105));
+	COMMAND("keep", p->kept = true);
+	COMMAND("kept", say("%d, rank %d, header %d", p->kept, pgscale_sweeper_rank(s, 105), pgscale_sweeper_header(s, 105)));
+	COMMAND("torn", say(yes(read_torn())));
+	COMMAND("offered", p->followed = p->offered = p->passed = true);
+	COMMAND("process", pgscale_sweeper_pages_init(s));
+	COMMAND("on_offer", say("%d", p->followed + p->offered + p->passed));
+	COMMAND("report", report(a));
+	COMMAND("take_over", pgscale_sweeper_policy_begin(s, PGSCALE_SWEEPER_CLOCK));
+	COMMAND("rank", ranks[a - s->first] = b);
+
+	/* supplies */
+	COMMAND("freelist", begin_supply(PGSCALE_SWEEPER_FREELIST, a, b, c));
+	COMMAND("window", begin_supply(PGSCALE_SWEEPER_WINDOW, a, b, c));
+	COMMAND("looks", most_looks = a > 0 ? a : PG_INT32_MAX);
+	COMMAND("show", show(a, b));
+	COMMAND("show_late", show_late(a, b));
+	COMMAND("offer", offer(a, page_in(a), b, Max(a, c)));
+	COMMAND("offer_page", offer(a, b, c, a));
+	COMMAND("ready", say("%d", supply->ready(s)));
+	COMMAND("full", say(yes(supply->full(s))));
+	COMMAND("follow", say(supply->follow(s) ? "demand" : "no demand"));
+	COMMAND("leave", say(supply->leave(s) ? "done" : "more"));
+	COMMAND("onward", say("%d", supply->onward(s, a, b / 100.0)));
+	COMMAND("guard", supply->guard(s));
+	COMMAND("stock", s->ready = a);
+	COMMAND("low", s->low = a);
+	COMMAND("high", s->high = a);
+	COMMAND("hang", s->stuck = a);
+	COMMAND("room", s->stack_size = a);
+	COMMAND("fast", s->taken = a);
+	COMMAND("speed", say("%g", s->taken));
+	COMMAND("gone", say("%d+%d, starved %d", (int) counts->consumed, (int) counts->reused, (int) counts->starved));
+	COMMAND("supplied", say("%d", (int) counts->supplied_clean));
+#if PGSCALE_FREELIST
+	COMMAND("list", pgscale_compat_list(&descs[a]));
+	COMMAND("supply", say(yes(pgscale_buffer_supply(105, &page, b))));
+#endif
+
+	/* the sweep */
+	COMMAND("sweep", begin_sweep(a, b, c, d));
+	COMMAND("work", work_on(a, b, c, d));
+	COMMAND("tick", tick(a > 0 ? a : 4));
+	COMMAND("ticks", ticks(a));
+	COMMAND("rest", say(yes(pgscale_sweeper_rest(s, false))));
+	COMMAND("stuck", say(yes(s->stuck)));
+	COMMAND("observing", s->observing = true);
+	COMMAND("observe", (void) observe(a));
+	COMMAND("hurries", say(yes(observe(a))));
+	COMMAND("lap", lap());
+	COMMAND("observed", say("%d, not %d, missed %d", (int) counts->observed, (int) counts->unobserved, (int) s->sight.missed));
+
+	/* the standing set, the queue and the writers */
+	COMMAND("run", run_around(a, b));
+	COMMAND("set", pgscale_sweeper_set_init(0, NBuffers, a));
+	COMMAND("longest", pgscale_sweeper_set_order(a));
+	COMMAND("add", say("%d", pgscale_sweeper_set_add(a, &page, b > 0 ? b : 64)));
+	COMMAND("adds", add_all(numbers));
+	COMMAND("choose", say(choose(a)));
+	COMMAND("refresh", pgscale_sweeper_set_refresh(100, used_once, 64, NS_PER_S));
+	COMMAND("forget", pgscale_sweeper_set_forget(a));
+	COMMAND("lacks", say(yes(pgscale_sweeper_set_lacks(a / 100.0))));
+	COMMAND("skip", say(yes(pgscale_sweeper_set_skip(a))));
+	COMMAND("queue", (void) pgscale_sweeper_put_run(s, &(PgscaleSweeperRun) {page, b, c}));
+	COMMAND("queued", say(queued()));
+	COMMAND("waiting", say("%d", (int) pgscale_sweeper_queued_runs(s)));
+	COMMAND("writing", s->writers[PGSCALE_SWEEPER_MAX_WRITERS - 1].writing = a);
+	COMMAND("skips", s->writers[3].counts.skipped_locked++);
+	COMMAND("watch", s->state = a ? PGSCALE_SWEEPER_WATCHING : PGSCALE_SWEEPER_WORKING);
+	COMMAND("skip_some", skips = true);
+	COMMAND("write", write_all());
+	COMMAND("written", say_written());
+	COMMAND("ended", say(yes(writer_ended)));
+	return set_flags(name, a, b);
+}
+
+/* What the policy hears, and "left", of a page whose count was expected to be the third number. */
+static const Step known[] = {
+	{"history, window 100 800 0, listen"},
+	{"see 7 3 0 0", "5: 7 arrived, 3; first; 3 is left to 7", "a page that is new"},
+	{"see 7 3 3 0", "not used; 3 is left to 7", "one that was not used"},
+	{"see 7 5 3 0", "5: 7 used 2; used; 5 is left to 7", "one that was"},
+	{"see 7 2 5 0", "lowered; 2 is left to 7", "one that the sweep has passed"},
+	{"see 7 0 2 1", "5: visit; 5: visit; lowered; 0 is left to 7", "one that the hand has passed, which ages pages"},
+	{"see 9 1 0 1", "5: 7 evicted; 5: 9 arrived, 1; replaced; 1 is left to 9", "one in the place of another"},
+	{"see 10 0 1 1", "5: 9 evicted; 5: 10 arrived, 0; 5: visit; replaced; 0 is left to 10", "one that the hand has passed since"},
+	{"left, left", "5: 10 evicted", "one that has left"},
+	{"see 11 0 0 0, keep, kept", "5: 11 arrived, 0; first; 0 is left to 11; 1, rank 1, header 3", "a kept page ranks one"},
+	{"see 12 1 0 0, kept", "5: 11 evicted; 5: 12 arrived, 1; replaced; 1 is left to 12; 0, rank 1, header 1",
+	"its successor is not"},
+	{"torn, -locked 105", "no", "a name is not read while it is written"},
+	{"offered, process, on_offer", "memory with 0 is taken over; 0", "to a new process nothing is on offer"},
+	{"see 12 2 1 1", "5: 12 used 1; used; 2 is left to 12", "and pages are known"},
+	{"report 0", "reports", "a policy reports what it has"},
+	{"report 1", "memory begins with 0; nothing", "nothing if another one begins meanwhile"},
+	{"see 12 1 0 0", "5: 12 arrived, 1; first; 1 is left to 12", "which knows no page"},
+	{"take_over", "memory with 0 is taken over", "another policy goes on with the memory"},
+	{"see 12 1 1 0", "not used; 1 is left to 12", "and the pages"},
+};
 
 #if PGSCALE_FREELIST
 
-static void
-check_clean(void)
-{
-	fill(0, BUFFERS - 1, 5, false);
-	fill(0, 9, 0, false);
-	fill(10, 19, 1, false);
-	fill(20, 63, 3, false);
-	set_flag(5, BUF_REFCOUNT_ONE, true);
-	begin(0, 64, 8, 12);
-	tick("! 64/54 9+0 0+0 0 0", "once around, unused pages are supplied, and counts taken down");
-	same(counts_of(PAGES(5, 9, 10, 19, 20, 63, 64)), "0000225", "each by one, in its share");
-	tick("77/54 12+0 0+0 0 9", "it goes on up to the high watermark, past what is ready or pinned");
-	tick("77/54 12+0 0+0 0 12", "there it stops");
-	take(3);
-	tick("! 77/54 12+0 3+0 0 9", "three are taken, and above the low watermark that will do");
-	set_usage(9, 1);
-	take(1);
-	is(page_in(9), 9, "a page that was used is not taken");
-	tick("! 82/54 17+0 4+1 0 7", "one more is taken, one was used: below the low watermark, it refills");
-	tick("82/54 17+0 4+1 0 12", "up to the high one");
-	set_usage(17, 2);
-	tick("82/54 17+0 4+1 0 11", "one that is used is not ready");
-	set_usage(17, 0);
-	take(99);
-	tick("! 146/115 19+0 16+1 0 0", "all are taken");
-}
+/* "show" has the sweep come to a page of that rank, and says the header's count after that. */
+static const Step freelist[] = {
+	/* which buffers may be put on the list: page 7, with a count of 2 */
+	{"clock, freelist 100 800 0, hold 105 7 2"},
+	{"+pin 105, supply 7 5, -pin 105", "no", "none that is pinned"},
+	{"+dirty 105, supply 7 5, -dirty 105", "no", "or dirty"},
+	{"+awaited 105, supply 7 5, -awaited 105", "no", "or waited for"},
+	{"supply 7 1, supply 8 5", "no; no", "or used more, or of another page"},
+	{"listed 105, counts 105", "no; 2", "they are as they were"},
+	{"supply 7 2, listed 105, counts 105", "yes; yes; 0", "others lie on the list, without a count"},
+	{"supply 7 5", "no", "once"},
 
-static void
-check_dirty(void)
-{
-	fill(0, BUFFERS - 1, 5, false);
-	dirty(0, PAGES(80));
-	dirty(1, PAGES(70, 71, 72, 73, 91, 95));
-	dirty(2, PAGES(74, 90));
-	dirty(3, PAGES(75));
-	dirty(5, PAGES(100));
-	set_flag(95, BUF_REFCOUNT_ONE, true);
-	begin(64, 64, 20, 24);
-	/* eleven others are ready, of another share */
-	for (int buf = 300; buf < 311; buf++)
-	{
-		const PgscalePage page = page_of(buf);
+	/* counts in headers */
+	{"freelist 100 800 2, show 110 4, show 111 0", "4; 0", "with the clock they are ranks"},
+	{"+dirty 110 111, show 110 3, show 111 0", "3; 1", "but a dirty page has one"},
+	{"history, freelist 100 800 2, show 110 5, show 111 0", "1; 0", "with a history it is one at most"},
+	{"+dirty 110 111, show 110 5, show 111 0", "1; 1", "also of dirty pages"},
+	{"listen, show 110 5", "1", "what the sweep has changed is no use"},
+	{"use 110 3, show 110 5", "10: 10110 used 2; 1", "what it has not, is"},
+	{"-dirty 110, show_late 110 4", "4", "a header that changes meanwhile is left"},
+	{"freelist 100 800 2, show 110 5, use 110 0, +dirty 110, use 99 0, +dirty 99, hold 5000 6 0, list 5000, hand_at 200"},
+	{"low 1, guard, counts 110", "0", "without stock bgwriter may write dirty pages"},
+	{"stock 1, hang 1, guard, counts 110", "0", "nor while writers hang"},
+	{"hang 0, guard, counts 110, counts 99", "1; 0", "otherwise those of the share are kept from it"},
+	{"listen, show 110 5", "10: visit; 1", "which is no use"},
 
-		set_usage(buf, 0);
-		(void) freelist_offer(s, buf, &page, 0);
-	}
-	tick("64/62 0+0 0+0 1 11", "a dirty page that nobody used is a victim");
-	same(counts_of(PAGES(70, 80, 74, 75, 90, 91, 95, 100, 127)), "111211144",
-		 "others are counted down, but dirty ones not below one");
-	same(queued(), "80+1/1", "it goes to the writers");
-	tick("128/119 0+0 0+0 6 11", "the next time around, so are those that had one; none that is pinned");
-	same(queued(), "70+6/4 90+2/1", "with their neighbours");
-	queue(70, 6, 4);
-	queue(80, 1, 1);
-	queue(90, 2, 1);
-	set_usage(75, 3);
-	write_all();
-	tick("192/174 0+8 0+0 6 19", "all that were written are supplied, but one that was used again");
-	is(is_dirty(95) && is_dirty(100) && !is_dirty(75), true, "others are as they were");
-	dirty(0, PAGES(101, 102, 104, 105, 107, 108, 109, 111, 112, 120));
-	tick("256/219 0+8 0+0 16 19", "all that are found become candidates");
-	same(queued(), "100+3/2 104+2/2", "and the oldest are written, as many as needed");
-	tick("256/219 0+8 0+0 16 19", "the next time no other is found");
-	same(queued(), "107+3/3 111+2/2", "but the next ones are written");
+	/* what is offered */
+	{"freelist 100 800 4, show 120 2, show 121 2, show 122 2"},
+	{"offer 120 1, offer_page 120 8 2", "no; no", "no page of a higher rank, nor another one than is meant"},
+	{"offer 120 2, counts 120, offer 120 5, offer 121 5", "yes; 0; no; yes", "one of that rank is, once"},
+	{"offer 99 2, use 99 0, offer 99 2", "no; yes", "of other shares none that was used"},
+	{"ready, use 121 1, ready, use 121 0, +pin 121, ready, -pin 121", "3; 2; 2", "ready is what is not used or pinned"},
+	{"room 3, full, offer 122 5, room 100", "yes; no", "no more than there is room for"},
+	{"listen, hold 99 10199 1, hold 121 10221 1, hold 120 10220 1, show 121 1", "21: 10121 evicted; 21: 10221 arrived, 1; 1",
+	"three are taken"},
+	{"follow, gone", "20: 10120 evicted; demand; 3+0, starved 1", "the list is empty: demand"},
+	{"show 120 1, offer 120 2, follow", "20: 10220 arrived, 1; 1; yes; no demand", "one is offered"},
+	{"use 120 1, unlist 120, follow, gone", "demand; 3+1, starved 2", "and used again"},
+	{"show 120 2", "20: 10220 used 1; 1", "which the policy hears later"},
+	{"offer 120 2, offer 122 4, offer 120 5", "yes; yes; no", "one waits below another one"},
+	{"use 120 3, show 120 2", "20: 10220 used 3; 1", "when it was used, the sweep sees it as any other page"},
+	{"offer 120 1, +dirty 120, offer 120 2, -dirty 120, +pin 120, offer 120 2, -pin 120", "no; no; no",
+	"it is not offered before it may leave, while it is dirty, or pinned"},
+	{"offer 120 2, counts 120, gone", "yes; 0; 3+2, starved 2", "then it is, where it is"},
+	{"hold 122 10222 1, follow", "22: 10122 evicted; demand", "the list has it"},
+	{"unlist 120, -valid 120, follow, gone", "20: 10220 evicted; demand; 5+2, starved 3", "once"},
 
-	/* What waits for writers, or is with one, will be ready. */
-	for (int buf = 64; buf < 128; buf++)
-		if (!is_dirty(buf) && !pgscale_buffer_listed(buf))
-			set_usage(buf, 5);
-	queue(101, 2, 2);
-	s->writers[PGSCALE_SWEEPER_MAX_WRITERS - 1].writing = 3;
-	work_on(64, 64, 20, 24);
-	tick("0/0 0+0 0+0 0 19", "with what writers have there will be enough");
-	s->writers[PGSCALE_SWEEPER_MAX_WRITERS - 1].writing = 0;
-	tick("0/0 0+0 0+0 0 19", "without, above the low watermark it goes on to be");
-	work_on(64, 64, 22, 24);
-	tick("64/45 0+0 0+0 0 19", "below it, not");
-	(void) queued();
-
-	/* While it rests it counts what is taken, and has nothing written. */
-	take(1);
-	is(pgscale_sweeper_rest(s, false), true, "it rests");
-	is(s->counts.consumed, 1, "one was taken");
-	same(queued(), "", "nothing is written");
-	work_on(64, 64, 40, 50);
-	queue(101, 2, 2);
-	(void) pgscale_sweeper_scan(s);
-	is(s->stuck, false, "writers may begin");
-	the_time += STUCK_NS + SCAN_NS;
-	(void) pgscale_sweeper_scan(s);
-	is(s->stuck, true, "who do nothing for two seconds are stuck");
-	s->writers[3].counts.skipped_locked++;
-	(void) pgscale_sweeper_scan(s);
-	is(s->stuck, false, "until they get on");
-}
-
-/* Few dirty pages wait where most victims are clean. */
-static void
-check_mixed(void)
-{
-	fill(0, BUFFERS - 1, 0, false);
-	begin(0, 200, 0, 0);
-	for (int i = 0; i < 5; i++)
-		(void) pgscale_sweeper_scan(s);
-	is(s->counts.starved + 10 * s->counts.queued, 5, "ticks find nothing ready, but nothing is wanted");
-	work_on(0, 200, 140, 150);
-	s->stack_size = 200;
-	for (int i = 0; i < 6; i++)
-		(void) pgscale_sweeper_scan(s);
-	is(s->counts.supplied_clean > 100 && s->counts.queued == 0, true, "all victims are clean");
-	for (int i = 0; i < s->stack_used; i++)
-		take_off_list(s->stack[i].buf);
-	s->stack_used = 0;
-	fill(160, 199, 1, true);
-	fill(159, 159, 4, true);
-	work_on(0, 200, 190, 195);
-	for (int i = 0; i < 2; i++)
-		(void) pgscale_sweeper_scan(s);
-	is(s->counts.queued, 16, "few dirty pages wait among many clean ones");
-	write_all();
-	(void) pgscale_sweeper_scan(s);
-	is(pgscale_buffer_listed(160) && !pgscale_buffer_listed(159), true, "victims leave, and a neighbour that was used stays");
-}
-
-/* Where ticks find nothing ready and victims are dirty, writes are short, after the third such tick. */
-static void
-check_short(void)
-{
-	static const char *const runs_of_ticks[] = {"0+1/1", "2+1/1", "4+1/1", "100+7/6", "6+1/1"};
-
-	fill(0, BUFFERS - 1, 5, false);
-	dirty(0, PAGES(0, 2, 4, 6, 100, 101, 102, 103, 104, 105));
-	dirty(2, PAGES(106));
-	begin(0, 160, 1, 1);
-	s->stack_size = 200;
-	for (int i = 0; i < lengthof(runs_of_ticks); i++)
-	{
-		(void) pgscale_sweeper_scan(s);
-		same(queued(), runs_of_ticks[i],
-			 i < 3 ? "at first the oldest is written" : "then the longest run is written first, as soon as it is known");
-	}
-	is(s->counts.starved, 5, "ticks found nothing ready");
-	queue(100, 7, 6);
-	write_all();
-	(void) pgscale_sweeper_scan(s);
-	is(s->counts.supplied_written, 7, "all leave, also the neighbour that was used twice");
-
-	/* The sweep also looks for candidates between batches, but only where buffers are taken. */
-	fill(20, 80, 0, true);
-	work_on(0, 160, 0, 1);
-	queue(20, 61, 61);
-	write_all();
-	(void) pgscale_sweeper_scan(s);
-	fill(120, 125, 0, true);
-	work_on(0, 160, 0, 1);
-	tick("0/0 0+0 0+0 0 68", "much is ready, and no buffer is taken: it looks for nothing");
-	take(30);
-	tick("! 160/112 0+0 30+0 8 38",
-		 "while buffers are taken and writes are short, it looks for candidates although enough is ready");
-	(void) queued();
-
-	/* After a rest the oldest is first again. */
-	(void) pgscale_sweeper_rest(s, false);
-	for (int i = 0; i < s->stack_used; i++)
-		take_off_list(s->stack[i].buf);
-	fill(0, BUFFERS - 1, 5, false);
-	fill(0, 0, 0, true);
-	fill(100, 105, 0, true);
-	work_on(0, 160, 1, 1);
-	(void) pgscale_sweeper_scan(s);
-	same(queued(), "0+1/1", "after a rest the oldest is written first again");
-
-	/* It refills before what is ready is gone: when as much is left as was taken lately within two ticks. */
-	fill(0, BUFFERS - 1, 0, false);
-	begin(0, 160, 120, 121);
-	for (int i = 0; i < 9; i++)
-		(void) pgscale_sweeper_scan(s);
-	work_on(0, 160, 0, 121);
-	take(1);
-	tick("! 0/0 0+0 1+0 0 120", "while enough is ready, the sweep looks for nothing");
-	take(80);
-	tick_ms = 250;
-	tick("! 160/81 39+0 81+0 0 40", "it is refilled although the low watermark is zero, as most was taken");
-	tick_ms = 4;
-}
+	/* what it leaves: ranks as counts, in pieces */
+	{"freelist 100 800 0, show 101 5, show 102 5, show 105 5, show 605 5, show 106 5"},
+	{"list 101, use 101 0, list 105, +dirty 102, rank 101 3, rank 102 0, rank 105 4, looks 500"},
+	{"leave, counts 106, counts 605", "more; 5; 1", "some in a tick"},
+	{"leave, counts 605", "done; 5", "the others in the next one"},
+	{"counts 101 105", "00004", "not what is ready; what was used, and dirty pages"},
+	{"use 605 3, leave, counts 605", "done; 3", "once is enough"},
+	{"follow, leave", "no demand; more", "until it works again"},
+	{"clock, freelist 100 800 2, show 105 2, rank 105 4, leave, counts 105", "2; done; 2", "with the clock nothing is to be left"},
+	{"history, freelist 100 800 2, show 105 2, rank 105 4, observing, leave, counts 105", "1; done; 1",
+	"nor while it only watches"},
+};
 
 #endif							/* PGSCALE_FREELIST */
 
-/* The writer */
+static const Step window[] = {
+	/* unused pages are at 190 on: the first one is dirty, the second one is pinned */
+	{"clock, window 100 100 5, high 4, use 190 0 199, +dirty 190, +pin 191"},
+	{"follow, ready, supplied", "no demand; 4; 4", "as much is on offer as is wanted"},
+	{"counts 188 199", "551000001111", "the hand shall pass others, also dirty ones"},
+	{"-pin 191, use 193 1, use 150 1, use 151 3, hand 264, follow, gone", "demand; 3+1, starved 1", "three are taken, one is used"},
+	{"counts 188 199", "331111111111", "the hand finds no others, three times at most"},
+	{"offer 188 4, offer_page 188 1 5, offer 90 5", "no; no; no",
+	"no page that ranks higher, that is not meant, or not in the share"},
+	{"+dirty 188, offer 188 5, -dirty 188, +pin 188, offer 188 5, -pin 188", "no; no", "nor one that is dirty or pinned"},
+	{"ready, offer 188 5, counts 188, ready, offer 188 5", "0; yes; 0; 1; no", "others are, once"},
+	{"looks 50, leave, leave, counts 188 199, ready", "more; done; 050111110000; 0", "it leaves ranks, except of what is on offer"},
+	{"hand_at 150, onward 60 0, onward 40 0, onward 40 50", "60; 50; 40",
+	"a sweep that is behind goes to the hand, for clean pages"},
 
-static void
-check_writer(void)
-{
-	static const struct
-	{
-		int			block, pages, victims;
-	}			cases[] = {{0, 1, 1}, {2, 2, 1}, {5, 3, 3}, {10, 4, 1}, {15, 5, 2}, {25, 64, 9}, {100, 6, 2}, {110, 15, 2}, {130,
-		16, 2}, {300, 65, 1},
-	{5000, 1, 1}};
-	static PgscaleSweeperWriteCounts none = {0};
-	PgscaleSweeperWriteCounts c;
-	StringInfoData classes;
+	/* where nothing is on offer the guard yields what is used least, clean pages before dirty ones */
+	{"window 0 20000 3, follow, guard, supplied, counts 0 1", "demand; 1; 03", "the first one, if all are equal"},
+	{"window 0 20000 3, follow, rank 60 1, rank 61 0, +dirty 61, rank 59 0, +pin 59, guard, counts 59 62, supplied",
+	"demand; 3033; 1", "a clean page before a dirty one that was used once less"},
+	{"window 0 20000 3, follow, rank 60 2, rank 61 0, +dirty 61, rank 59 0, +pin 59, guard, counts 59 62, supplied",
+	"demand; 3303; 0", "not before one that was used twice less, which is no supply"},
+	{"guard, counts 59 62, follow, gone", "3303; demand; 0+0, starved 2", "one is enough"},
+	{"rank 80 0, offer 80 0, guard, counts 80, counts 61", "yes; 0; 1",
+	"when a clean page is on offer, the dirty one is taken back"},
+	{"window 0 20000 3, follow, hand_runs 1, guard, hand_runs 0, where, hand 20000 1, where", "demand; 4104; 6157",
+	"the hand runs past what is yielded, and finds more ahead"},
+	{"window 0 20000 3, follow, fast 1000, looks 600, guard, supplied", "demand; 78",
+	"what is needed is yielded in part of the time"},
+	{"window 0 20000 3, follow, -valid 100, -tag 100, use 100 0, guard, supplied", "demand; 0", "an empty buffer is supply"},
+	{"use 100 1, guard, supplied", "1", "one that the hand will pass is not"},
+	{"window 0 20000 3, follow, +dirty 0 19999, fast 100, hand_runs 1, guard, hand_runs 0, follow, where",
+	"demand; demand; 8320", "dirty pages are yielded far ahead of a fast hand"},
+	{"fast 0, -dirty 8320, offer 8320 5, guard, with 0 1", "yes; 0", "and taken back when a clean one is offered"},
 
-	begin(0, BUFFERS, 1, 2);
-	for (int w = 0; w < PGSCALE_SWEEPER_MAX_WRITERS; w++)
-		s->writers[w].counts = none;
-	fill(0, BUFFERS - 1, 5, true);
-	set_flag(103, BM_DIRTY, false);
-	for (int i = 0; i < lengthof(cases); i++)
-		queue(cases[i].block, cases[i].pages, cases[i].victims);
-	s->state = PGSCALE_SWEEPER_WATCHING;
-	write_all();
-	is(s->writers[0].counts.runs == 0 && is_dirty(0), true, "while the sweep does not work, nothing is written");
-	is(pgscale_sweeper_queued_runs(s), 0, "and what is queued is dropped");
-	s->state = PGSCALE_SWEEPER_WORKING;
-	for (int i = 0; i < lengthof(cases); i++)
-		queue(cases[i].block, cases[i].pages, cases[i].victims);
-	resetStringInfo(&written_back);
-	write_all();
-	s->writers[PGSCALE_SWEEPER_MAX_WRITERS - 1].counts.errors = 3;
-	c = pgscale_sweeper_write_counts(s);
-	initStringInfo(&classes);
-	for (int i = 0; i < PGSCALE_RUN_CLASSES; i++)
-		appendStringInfo(&classes, "%d ", (int) c.runs_by_pages[i]);
-	same(classes.data, "1 2 3 1 2 0 1 1 ", "each run by its length");
-	same(psprintf("written %d, runs %d, neighbours %d, changed %d, errors %d, writebacks %d", (int) c.written, (int) c.runs,
-		 (int) c.neighbours,
-				  (int) c.skipped_changed, (int) c.errors, (int) c.writeback_calls),
-				   "written 180, runs 11, neighbours 156, changed 2, errors 3, writebacks 3",
-					"pages, runs and neighbours, of all writers");
-	is(c.write_ns, 10 * c.written, "the time of each write");
-	same(written_back.data, "25+64 130+16 300+65 ", "the kernel is asked for runs of 16 pages and more");
-	is(is_dirty(1) && !is_dirty(2) && !is_dirty(3) && is_dirty(4), true, "others are not written");
+	/* demand */
+	{"window 0 20000 3, high 10, use 19990 0 19999, follow, follow", "no demand; no demand",
+	"ten are on offer and the hand stands"},
+	{"hand 5000, looks 100, follow, follow, looks 0, follow", "demand; demand; no demand", "it moves, until it was followed"},
+	{"window 10000 10000 3, high 10, use 19990 0 19999, follow, follow, hand 1, follow", "no demand; no demand; demand",
+	"it moves in another share"},
+	{"window 0 20000 3, follow, use 0 0 4, hand 200, follow, speed, follow, speed",
+	"demand; demand; 5; demand; 4.75", "what was taken in a tick is remembered, a little less each time"},
 
-	/* A page that is skipped ends a run; WAL is flushed for 64 pages. */
-	fill(200, 399, 5, true);
-	write_results[201] = PGSCALE_WRITE_LOCKED;
-	write_results[203] = PGSCALE_WRITE_PINNED;
-	write_results[204] = PGSCALE_WRITE_BEYOND_WAL;
-	for (int block = 300; block < 363; block++)
-		write_results[block] = PGSCALE_WRITE_NEEDS_WAL;
-	queue(200, 8, 1);
-	queue(300, 63, 1);
-	write_all();
-	c = pgscale_sweeper_write_counts(s);
-	same(psprintf("runs %d, locked %d, pinned %d, wal %d, flushes %d", (int) c.runs, (int) c.skipped_locked,
-		 (int) c.skipped_pinned, (int) c.skipped_wal,
-				  flushes), "runs 14, locked 1, pinned 1, wal 64, flushes 0", "pages that are left out");
-	queue(300, 1, 1);
-	write_all();
-	is(flushes == 1 && s->writers[0].counts.wal_flushes == 1, true, "WAL is flushed for 64 pages");
-	memset(write_results, 0, sizeof(write_results));
-	is(writer_ended, false, "a writer that had work goes on");
-	the_time += LINGER_NS;
-	write_all();
-	is(writer_ended, true, "and ends after ten seconds without");
-}
+	/* the hand goes round twice, and is followed for a tenth */
+	{"window 0 20000 5, follow, looks 100, listen, hand 40000, follow, looks 0, follow, with 5", "demand; demand; demand; 0",
+	"no page ages by passes that were not seen"},
+	{"looks 7000, leave, counts 0, counts 7000", "more; 5; 3", "it leaves from the hand on, in pieces"},
+	{"looks 0, follow, leave, with 5", "demand; done; 20000", "it works again before that is done, and leaves again"},
+};
+
+/* A share of the four buffers from 100 on, with counts of 2, 0, 5 and 1; the hand is before it. */
+static const Step observed[] = {
+	{"clock, window 100 4 0, observing, use 100 2, use 102 5, use 103 1, observe 100000, listen"},
+	{"hand 164, observe 0", "", "the hand was not there yet"},
+	{"hand 1, observe 0", "0: 10100 arrived, 1", "a page is seen behind it"},
+	{"hand 10, observe 0", "1: 110101 arrived, 1; 2: 10102 arrived, 4; 3: 10103 arrived, 0; 3: visit", "the others"},
+	{"use 100 2, +pin 101, use 102 5, lap",
+	"0: 10100 used 1; 0: visit; 2: 10102 used 1; 2: visit; 3: 10103 evicted; 3: 110103 arrived, 1", "uses are the growth and one"},
+	{"-pin 101, +locked 101, lap, -locked 101", "0: visit; 1: 110101 evicted; 2: visit; 3: visit", "one that is not to be read"},
+	{"use 101 2, use 100 1, lap, observed",
+	"0: 10100 used 1; 0: visit; 1: 110101 arrived, 1; 2: visit; 3: 110103 evicted; 3: 210103 arrived, 1; 16, not 0, missed 0",
+	"where a pin keeps the hand away nothing is taken"},
+	{"deaf, lap, lap, lap, lap, observed, use 100 5, use 101 5, use 103 5, lap, lap, observed, listen",
+	"32, not 0, missed 0; 32, not 0, missed 0", "a window ends after eight laps"},
+	{"use 102 0, hand 20000, observe 1, observed", "32, not 8, missed 0", "another one begins as visits are allowed again"},
+	{"use 100 5, lap", "0: visit; 1: visit; 2: 110102 evicted; 2: 310102 arrived, 0; 2: visit; 3: visit",
+	"in its first lap counts show no uses, because passes of the hand were not seen"},
+	{"use 101 5, lap", "0: visit; 1: 310101 used 4; 1: visit; 2: 310102 evicted; 2: 410102 arrived, 1; 3: visit",
+	"in the second one they do"},
+	{"hand 40200, observe 0, observed", "40, not 8, missed 4", "a hand that outruns the ticks ends the window"},
+	{"observe 2000, observed", "40, not 8, missed 4", "what passes where no tick comes is not missed"},
+	{"window 100 4 0, observing, observe 100000, hand 2500, hurries 100", "no", "eight ticks for a lap are enough"},
+	{"hand 2501, hurries 100, hand 125, hurries 4", "yes; yes", "a faster hand needs more ticks"},
+	{"hand 100, hurries 4", "no", "as long as it is that fast"},
+};
+
+/* What the run around a page of 400 is, at most so long */
+static const Step runs_around[] = {
+	{"fill 0 399 5, +dirty 0 1, +dirty 10 12, +dirty 20, +dirty 40 49, +dirty 60 61, +dirty 63 64, +dirty 110 113, +dirty 398 399"},
+	{"+io 113, hold 65 65 5, hold 66 62 5"},
+	{"run 11 64, run 10 64, run 12 64, run 20 64", "10+3/0; 10+3/0; 10+3/0; 20+1/0", "all dirty neighbours"},
+	{"run 11 1, run 11 2, run 11 3, run 40 4, run 47 4", "11+1/0; 10+2/0; 10+3/0; 40+4/0; 44+4/0", "no more than the limit"},
+	{"run 45 10, run 45 9", "40+10/0; 40+9/0", "which may be less than there are"},
+	{"run 0 64, run 1 64, run 399 64", "0+2/0; 0+2/0; 398+2/0", "at the ends of the file"},
+	{"run 61 64, run 62 64, run 63 64, run 5000 64", "60+2/0; ; 63+2/0; ", "none around a clean page, or one that is not there"},
+	{"run 110 64, run 112 64, run 111 64", "110+1/0; 112+1/0; ", "not over a buffer that may not be written, or is in I/O"},
+};
+
+static const Step standing_set[] = {
+	{"fill 0 399 5, fill 5 5 1, fill 10 14 1, fill 20 22 1, fill 30 33 1, fill 50 55 1"},
+	{"+dirty 5, +dirty 10 14, +dirty 20 22, +dirty 30 33, +dirty 50 55"},
+	{"longest 1, set 100, adds 30 5 21 11 54, choose 0, choose 1", "50+6/1", "the longest run for one page"},
+	{"set 100, adds 30 5 21 11 54, choose 7", "10+5/1 50+6/1", "the longest runs for seven, in their order"},
+	{"set 100, adds 30 5 21 11 54, choose 12", "10+5/1 30+4/1 50+6/1", "for twelve"},
+	{"set 100, adds 30 5 21 11 54, choose 99", "5+1/1 10+5/1 20+3/1 30+4/1 50+6/1", "all"},
+	{"longest 0, set 100, adds 30 5 21 11 54, choose 0, choose 1", "30+4/1", "the oldest for one page"},
+	{"set 100, adds 30 5 21 11 54, choose 5", "5+1/1 30+4/1", "for five"},
+	{"set 100, adds 30 5 21 11 54, choose 6", "5+1/1 20+3/1 30+4/1", "for six"},
+	{"longest 1, set 100, adds 50 51 10 50, choose 1", "50+6/2", "all victims of a run count as such, once"},
+	{"choose 99, choose 99", "10+5/1; ", "the others are chosen later, none twice"},
+	{"set 2, adds 5 21 54, choose 99", "5+1/1 20+3/1", "no more than there is room for"},
+	{"set 100, adds 10 6 21, use 21 2, choose 99, use 21 1", "10+5/1", "no page that is clean, or was used again"},
+	{"set 100, adds 30 54, hold 54 1000 0, +dirty 54, choose 99, hold 54 54 1, +dirty 54", "30+4/1",
+	"no buffer that has another page"},
+
+	/* marks are of a buffer */
+	{"set 3, adds 30 10, forget 30, add 30, lacks 70, lacks 60", "0; yes; no", "a buffer has one entry"},
+	{"skip 10, skip 10, skip 30", "yes; yes; no", "a candidate is passed, if it still counts"},
+	{"choose 99, skip 10, skip 10", "10+5/1; yes; no",
+	"one that was forgotten is not chosen; a page with the writers is passed, once"},
+
+	/* runs change while their candidates wait */
+	{"set 100, adds 30 50 51, -dirty 52 55, choose 1", "30+4/1", "a run that was shortened waits with all its candidates"},
+	{"choose 1, +dirty 52 55", "50+2/2", "and is chosen when it is the longest"},
+	{"set 100, adds 30 50, fill 34 39 1, +dirty 34 39, choose 1", "50+6/1", "a run that has grown is not known of"},
+	{"set 100, -dirty 34 39, adds 30 50, +dirty 34 39, refresh, refresh, choose 1", "30+10/1", "until it is looked at again"},
+
+	/* what adding costs: pages that are looked up, its run and the two that end it, once in a turn */
+	{"-dirty 34 39, fill 40 59 1, +dirty 40 59, set 100, add 5, add 12, add 10, add 14, add 5, add 6", "3; 7; 0; 0; 0; 2",
+	"a run costs its length, once"},
+	{"set 100, add 40 8, add 41 8, add 47 8, add 48 8, add 49 8", "10; 0; 0; 10; 0", "a long one costs no more, forwards"},
+	{"set 100, add 49 8, add 48 8, add 42 8, add 41 8, add 40 8", "10; 0; 0; 4; 0", "or backwards"},
+	{"longest 0, set 100, add 40 8, add 5 8, choose 1", "0; 0; 40+20/1",
+	"nothing where the oldest go first, before they are chosen"},
+};
+
+#if PGSCALE_FREELIST
+
+/* Ticks: see tick(). */
+static const Step ticks_of_sweep[] = {
+	/* clean pages */
+	{"clock, fill 0 399 5, fill 0 9 0, fill 10 19 1, fill 20 63 3, +pin 5, sweep 0 64 8 12"},
+	{"tick", "! 64/54 9+0 0+0 0 0", "once around, unused pages are supplied, and counts taken down"},
+	{"counts 5, counts 9 10, counts 19 20, counts 63 64", "0; 00; 02; 25", "each by one, in its share"},
+	{"tick, tick", "77/54 12+0 0+0 0 9; 77/54 12+0 0+0 0 12",
+	"it goes on up to the high watermark, and past what is ready or pinned"},
+	{"take 3, tick", "! 77/54 12+0 3+0 0 9", "three are taken, and above the low watermark that will do"},
+	{"use 9 1, take 1, tick, tick", "! 82/54 17+0 4+1 0 7; 82/54 17+0 4+1 0 12",
+	"below it, it refills; one was used, and was not taken"},
+	{"use 17 2, tick, use 17 0", "82/54 17+0 4+1 0 11", "one that is used is not ready"},
+	{"take 99, tick", "! 146/115 19+0 16+1 0 0", "all are taken"},
+
+	/* dirty pages; eleven buffers of another share are ready */
+	{"fill 0 399 5, fill 80 80 0, fill 70 73 1, fill 91 91 1, fill 95 95 1, fill 74 74 2, fill 90 90 2, fill 75 75 3, "
+	"fill 300 310 0"},
+	{"+dirty 80, +dirty 70 75, +dirty 90 91, +dirty 95, +dirty 100, +pin 95, sweep 64 64 20 24"},
+	{"offer 300 0 310"},
+	{"tick", "64/62 0+0 0+0 1 11", "a dirty page that nobody used is a victim"},
+	{"counts 70, counts 80, counts 74 75, counts 90 91, counts 95, counts 100, counts 127", "1; 1; 12; 11; 1; 4; 4",
+	"others are counted down, but dirty ones not below one"},
+	{"queued, tick, queued", "80+1/1; 128/119 0+0 0+0 6 11; 70+6/4 90+2/1",
+	"the next time around so are those that had one, with neighbours"},
+	{"queue 70 6 4, queue 80 1 1, queue 90 2 1, use 75 3, write"},
+	{"tick, dirty 95, dirty 100, dirty 75", "192/174 0+8 0+0 6 19; yes; yes; no",
+	"all that were written are supplied, but one that was used again"},
+	{"fill 101 102 0, fill 104 105 0, fill 107 109 0, fill 111 112 0, fill 120 120 0"},
+	{"+dirty 101 102, +dirty 104 105, +dirty 107 109, +dirty 111 112, +dirty 120"},
+	{"tick, queued", "256/219 0+8 0+0 16 19; 100+3/2 104+2/2", "all that are found become candidates, the oldest are written"},
+	{"tick, queued", "256/219 0+8 0+0 16 19; 107+3/3 111+2/2", "the next time no other is found, but the next ones are written"},
+
+	/* what waits for writers, or is with one, will be ready */
+	{"queue 101 2 2, writing 3, work 64 64 20 24, tick, writing 0", "0/0 0+0 0+0 0 19",
+	"with what writers have there will be enough"},
+	{"tick, work 64 64 22 24, tick, queued", "0/0 0+0 0+0 0 19; 64/45 0+0 0+0 0 19; 101+2/2 120+1/1",
+	"without, it is enough above the low watermark, and not below it"},
+	{"take 1, rest, gone, queued", "yes; 1+0, starved 0; ", "at rest it counts what is taken, and has nothing written"},
+	{"work 64 64 40 50, queue 101 2 2, ticks 1, stuck", "no", "writers may begin"},
+	{"later 2001, ticks 1, stuck, skips, ticks 1, stuck", "yes; no", "who do nothing for two seconds are stuck, until they get on"},
+
+	/* few dirty pages wait where most victims are clean */
+	{"fill 0 399 0, sweep 0 200 0 0, ticks 5, gone", "0+0, starved 5", "ticks find nothing ready, but nothing is wanted"},
+	{"work 0 200 140 150, room 200, ticks 6, supplied", "150", "all victims are clean"},
+	{"take 999, fill 160 199 1, fill 159 159 4, +dirty 159 199, work 0 200 190 195, ticks 1, tick", "400/342 9+0 150+0 16 9",
+	"few dirty pages wait"},
+	{"write, ticks 1, listed 160, listed 159", "writeback 159+41; yes; no", "victims leave, and a neighbour that was used stays"},
+
+	/* where ticks find nothing ready and victims are dirty, writes are short */
+	{"fill 0 399 5, fill 0 6 0, +dirty 0, +dirty 2, +dirty 4, +dirty 6, use 1 5, use 3 5, use 5 5, fill 100 105 0, fill 106 106 2"},
+	{"+dirty 100 106, sweep 0 160 1 1, room 200"},
+	{"ticks 1, queued, ticks 1, queued, ticks 1, queued", "0+1/1; 2+1/1; 4+1/1", "at first the oldest is written"},
+	{"ticks 1, queued, ticks 1, queued, gone", "100+7/6; 6+1/1; 0+0, starved 5",
+	"after the third tick the longest run is written first"},
+	{"queue 100 7 6, write, tick", "! 320/300 0+7 0+0 10 7", "all leave, also the neighbour that was used twice"},
+	{"fill 20 80 0, +dirty 20 80, work 0 160 0 1, queue 20 61 61, write, ticks 1, fill 120 125 0, +dirty 120 125, work 0 160 0 1"},
+	{"tick", "0/0 0+0 0+0 0 68", "much is ready, and no buffer is taken: it looks for nothing"},
+	{"take 30, tick, queued", "! 160/112 0+0 30+0 8 38; ",
+	"while buffers are taken and writes are short, it looks for candidates although enough is ready"},
+	{"rest, take 999, fill 0 399 5, fill 0 0 0, fill 100 105 0, +dirty 0, +dirty 100 105, work 0 160 1 1, ticks 1, queued",
+	"yes; 0+1/1",
+	"after a rest the oldest is written first again"},
+
+	/* it refills when as much is left as was taken lately within two ticks */
+	{"fill 0 399 0, sweep 0 160 120 121, room 200, ticks 9, work 0 160 0 121, take 1"},
+	{"tick", "! 0/0 0+0 1+0 0 120", "while enough is ready, the sweep looks for nothing"},
+	{"take 80, tick 250", "! 160/81 39+0 81+0 0 40",
+	"it is refilled although the low watermark is zero, as most was taken"},
+};
+
+#endif							/* PGSCALE_FREELIST */
+
+static const Step writers[] = {
+	{"fill 0 399 5, +dirty 0 399, -dirty 103, sweep 0 400 1 2"},
+	{"watch 1, queue 0 1 1, queue 2 2 1, write, dirty 0, waiting", "yes; 0",
+	"while the sweep does not work, what is queued is dropped"},
+	{"watch 0, queue 0 1 1, queue 2 2 1, queue 5 3 3, queue 10 4 1, queue 15 5 2, queue 25 64 9, queue 100 6 2, queue 110 15 2"},
+	{"queue 130 16 2, queue 300 65 1, queue 5000 1 1, write", "writeback 25+64; writeback 130+16; writeback 300+65",
+	"the kernel is asked for runs of 16 pages and more"},
+	{"written", "180 in 11 runs: 1 2 3 1 2 0 1 1; neighbours 156, changed 2, locked 0, pinned 0, wal 0, flushes 0 0, errors 0, "
+	"writebacks 3, ns 1800", "runs by their length, pages, neighbours, and the time of each write"},
+	{"dirty 1, dirty 2, dirty 3, dirty 4", "yes; no; no; yes", "others are not written"},
+	{"skip_some, fill 200 399 5, +dirty 200 399, queue 200 8 1, queue 300 63 1, write, written",
+	"185 in 14 runs: 3 2 4 1 2 0 1 1; neighbours 160, changed 2, locked 1, pinned 1, wal 64, flushes 0 0, errors 0, writebacks 3, "
+	"ns 1850", "a page that is skipped ends a run"},
+	{"queue 300 1 1, write, written",
+	"185 in 14 runs: 3 2 4 1 2 0 1 1; neighbours 160, changed 2, locked 1, pinned 1, wal 65, flushes 1 1, errors 0, writebacks 3, "
+	"ns 1850", "WAL is flushed for 64 pages"},
+	{"ended, later 10000, write, ended", "no; yes", "a writer goes on, and ends after ten seconds without work"},
+};
 
 /* Queues, and the shares of several sweepers */
-
 static void
 check_shares(void)
 {
@@ -654,7 +996,7 @@ check_shares(void)
 	int			n = 0;
 
 	for (int i = 0; i < PGSCALE_RUNS_QUEUED + 2; i++)
-		n += queue(i, 1 + i % 2, 1);
+		n += pgscale_sweeper_put_run(s, &(PgscaleSweeperRun) {page_of(i), 1 + i % 2, 1});
 	is(n, 4096, "the queue has room for so many runs");
 	is(pgscale_sweeper_pending(s), 4096 * 1.5, "whose pages are coming");
 	is(strncmp(queued(), "0+1/1 1+2/1 2+1/1 ", 18), 0, "they come back in their order");
@@ -670,36 +1012,34 @@ check_shares(void)
 	is(n, 4096, "as many written pages come back, in their order");
 	pg_atomic_fetch_add_u32(&s->writers[1].put, PG_INT32_MAX);
 	is(!pgscale_sweeper_take_written(&s->writers[1], &swept, &lost) && lost, true, "this one, too");
-	is(!pgscale_sweeper_take_written(&s->writers[1], &swept, &lost), true, "once");
 	is(share_begin(0, 3) == 0 && share_begin(1, 3) == 133 && share_begin(3, 3) == 400, true, "three sweepers share the buffers");
 	is(most_writers(0, 1) == 16 && most_writers(0, 4) == 7 && most_writers(1, 4) == 6 && most_writers(15, 16) == 1, true,
 	   "with a writer for 16 buffers");
-	is(memories_size(3), 2 * pgscale_sweeper_memory_size(133) + pgscale_sweeper_memory_size(134), "each with a memory");
 	is(stack_size(1000), 251, "a quarter of the buffers may be ready");
 }
+
+#define CHECK(steps)	check_steps(steps, lengthof(steps), command)
 
 Datum
 sweep_steps(PG_FUNCTION_ARGS)
 {
 	initStringInfo(&lines);
-	initStringInfo(&written_back);
+	initStringInfo(&said);
 	shared = palloc0(sizeof(SweeperShared));
 	shared->workers = 1;
-	s = share = shares[0] = palloc0(offsetof(PgscaleSweeperShare, stack) + BUFFERS * sizeof(PgscaleSweeperSupplied));
-	s->pages = palloc0(BUFFERS * sizeof(PgscaleSweeperPage));
-	s->policy_memory = palloc0(pgscale_sweeper_memory_size(BUFFERS));
-	s->stack_size = 100;
-	s->most_writers = s->writers_now = PGSCALE_SWEEPER_MAX_WRITERS;
+	s = share = shares[0] = palloc0(offsetof(PgscaleSweeperShare, stack) + MOST_BUFFERS * sizeof(PgscaleSweeperSupplied));
 	pgscale_sweeper_kept_list = palloc0(sizeof(PgscaleSweeperKeptList));
-	check_runs();
-	check_set();
+	CHECK(known);
 #if PGSCALE_FREELIST
-	check_clean();
-	check_dirty();
-	check_mixed();
-	check_short();
+	CHECK(freelist);
+	CHECK(ticks_of_sweep);
 #endif
-	check_writer();
+	CHECK(window);
+	CHECK(observed);
+	NBuffers = 400;
+	CHECK(runs_around);
+	CHECK(standing_set);
+	CHECK(writers);
 	check_shares();
 	PG_RETURN_TEXT_P(cstring_to_text(lines.data));
 }

@@ -3,22 +3,14 @@
  * Which pages are left alone, and under which lock the server is asked to write the others. write_steps() returns a line for
  * each check.
  */
-#include "postgres.h"
-
-#include <math.h>
+#include "steps.h"
 
 #include "access/relation.h"
 #include "access/xlog.h"
 #include "catalog/namespace.h"
-#include "fmgr.h"
 #include "storage/buf_internals.h"
 #include "storage/bufmgr.h"
-#include "utils/builtins.h"
 #include "utils/rel.h"
-
-#include "steps.h"
-
-PG_MODULE_MAGIC;
 
 PG_FUNCTION_INFO_V1(write_steps);
 
