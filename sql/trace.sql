@@ -46,7 +46,7 @@ BEGIN
             EXECUTE 'SELECT pgscale.' || replace(call, '(C', '(' || checkpointer);
         EXCEPTION WHEN OTHERS THEN
             GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
-            message := replace(message, checkpointer, 'C');
+            message := regexp_replace(message, format('\m%s\M', checkpointer), 'C');
             RAISE INFO USING MESSAGE = format('%s: %s: %s%s', call, SQLSTATE, message, detail), HINT = hint;
         END;
     END LOOP;
