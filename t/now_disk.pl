@@ -1,5 +1,6 @@
 # A checkpoint storm on a server whose WAL has a small disk of its own: the value that now prints, that advice has, and that set takes fit
 # on that disk, under the load that goes on; and what the screen says when the cure has helped.
+# Waits for long.
 use strict;
 use warnings;
 use IPC::Run;

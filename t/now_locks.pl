@@ -1,5 +1,6 @@
 # Trouble with locks, and loads that only look like it, on a real server: the first line names what is in the way, neither a
 # victim nor a session whose turn it just is, and its cure works where it is printed.
+# Waits for long.
 use strict;
 use warnings;
 use IO::Socket::UNIX;

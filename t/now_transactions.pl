@@ -1,4 +1,5 @@
 # Transactions that fail, that are forgotten, and sessions that are refused, on a real server; and what is healthy and looks alike.
+# Waits for long.
 use strict;
 use warnings;
 use IPC::Run;

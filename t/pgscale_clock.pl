@@ -1,5 +1,6 @@
 # The machine's clock is set, forth, back, and to what it shows where it never was: pgscale.health says what is so, rates stay
 # rates, the timeline goes on, and nothing waits for the time that the clock showed before.
+# Waits for long.
 use strict;
 use warnings;
 use PgscaleTest;

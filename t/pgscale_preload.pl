@@ -2,6 +2,7 @@
 # single-user mode; and that the processes which the sampler sees are those of pg_stat_activity. Nothing is broken at any moment
 # in between.
 # Runs on each major.
+# Waits for long.
 use strict;
 use warnings;
 use PgscaleCalls;

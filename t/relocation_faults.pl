@@ -1,6 +1,7 @@
 # Moves when the system fails: each of the calls that open, write or sync the new file fails in turn, a tablespace is read-only,
 # its disk goes away, a page is damaged, the server has no place for a worker. Whatever it is, the job, the catalogs and the files
 # then say the same, no row is lost, nothing is left behind, and the move can be made once more.
+# Waits for long.
 use strict;
 use warnings;
 use PgscaleRelocation;

@@ -145,9 +145,9 @@ tap() {
 
 # Most of their time they wait for something to happen, so more of them run at a time than there are processors.
 at_once=${JOBS:-$(($(nproc) * 2))}
-# The largest files first, most likely those that take longest: so that none of them is left alone at the end.
+# Those that take longest first, so that none of them is left alone at the end: those that say so, then the largest files.
 # shellcheck disable=SC2086  # words
-mapfile -t scheduled < <([ -z "$TAP" ] || ls -S $TAP)
+mapfile -t scheduled < <([ -z "$TAP" ] || { grep -lx '# Waits for long.' $TAP || true; ls -S $TAP; } | awk '!seen[$0]++')
 [ -z "$TAP" ] || [ -e "$work/perl/PostgreSQL" ] || { echo "PostgreSQL::Test is missing: run make test"; exit 1; }
 if [ -n "$TAP" ]; then
     run $((120 * slower)) "$work/initdb.out" initdb -D "$work/template" -A trust -N
