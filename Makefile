@@ -129,7 +129,7 @@ endif
 build/$1:
 	@$$(shell mkdir -p build)$$(file >$$@,$$($1)):
 endef
-flavour := $(VERSION) $(CC) $(CPPFLAGS) $(CFLAGS)
+flavour := $(VERSION) $(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) $(LDFLAGS_SL) $(SHLIB_LINK) $(OBJS)
 $(foreach value,flavour parts,$(eval $(call remembered,$(value))))
 $(OBJS): build/flavour $(wildcard src/*.h src/*/*.h src/*/*/*.h)
 $(DATA_built): build/parts $(parts)

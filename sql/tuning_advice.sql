@@ -29,7 +29,7 @@ SELECT count(*) AS wrong FROM pgscale.advice
 SELECT count(*) AS wrong FROM pgscale.contention() WHERE fraction NOT BETWEEN 0 AND 1 OR meaning IS NULL OR waiting_sessions <= 0;
 
 \echo -- without evidence, and of no time
-SELECT count(*) FROM pgscale.contention('1 us') WHERE until - since > '2 s';
+SELECT count(*) FROM pgscale.contention('1 us') WHERE until - since > '10 s';
 SELECT num_nulls(wal_bytes, written_bytes, rewritten_fraction, commits, flushes_per_commit, commits_per_flush, flush_ms,
        flush_fraction, page_image_fraction, segment_switches_per_s, buffers_full_per_s, since, until) AS nulls, reason
   FROM pgscale.wal_efficiency('1 us');

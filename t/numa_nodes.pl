@@ -22,7 +22,8 @@ my $kernel_page = POSIX::sysconf(&POSIX::_SC_PAGESIZE);
 my $health = q{SELECT enabled, state, reason, action FROM pgscale.health WHERE feature = 'numa'};
 my $reason = (split /\|/, $db->sql($health))[2];
 my $libraries = qx(pg_config --pkglibdir) =~ s/\n//r;
-my $libnuma = qx(nm -D $libraries/pgscale.so) =~ / U numa_/;
+my $symbols = qx(nm -D $libraries/pgscale.so) or plan skip_all => 'nm is not installed';
+my $libnuma = $symbols =~ / U numa_/;
 my $looks = $libnuma && -d '/sys/devices/system/node/node0' && syscall(SYS_get_mempolicy(), 0, 0, 0, 0, 0) == 0;
 
 # Of the mapping that shared buffers lie in: what is in this process' page table, in pages, by node

@@ -121,7 +121,8 @@ $db->poll_ok(q{SELECT count(DISTINCT userid) FROM pgscale.wait_history() WHERE e
     my @pids = map { $_->pid } @idle, @waiters;
     until_true(sub { !grep { process_state($_) ne 'S' } @pids }) or die 'some do not idle';
     my %slept = map { $_ => sleeps($_) } @pids;
-    until_ok(sub { !grep { sleeps($_) == $slept{$_} } @pids }, 'each session has been woken once more');
+    local $PostgreSQL::Test::Utils::timeout_default = 14;
+    until_true(sub { !grep { sleeps($_) == $slept{$_} } @pids });
 }
 $db->sql(q{INSERT INTO since SELECT userid, samples, wait_ms FROM pgscale.wait_profile()
     JOIN pg_roles ON userid = pg_roles.oid WHERE event = 'ClientRead' AND rolname LIKE 'idle%'});

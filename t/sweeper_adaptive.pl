@@ -124,8 +124,9 @@ my $caught = until_true(sub {
     until_true(sub { process_state($pid) eq 'T' }, 0.001) or die "process $pid does not stop";
     return 1 if waits_to_write($pid);
     kill 'CONT', splice @stopped;
+    Time::HiRes::usleep(rand 3000);
     return 0;
-}, rand 0.003);
+}, 0);
 ok($caught, 'a session waits to write a page');
 $db->poll_ok('SELECT state FROM pgscale.sweeper_stats', 'then it works', 'working');
 like(stats('reason'), qr/^\d+\.\d sessions were waiting to write a page$/, 'for that reason');

@@ -2,7 +2,6 @@
 # its rule, rest and budget, and which session it traces.
 use strict;
 use warnings;
-use PgscaleSampler;
 use PgscaleTest;
 use PgscaleWire;
 use Test::More;

@@ -5,7 +5,6 @@
 # servers know it at once. When a trace begins, and when not, is in t/trace_rule.pl.
 use strict;
 use warnings;
-use PgscaleSampler;
 use PgscaleTest;
 use PgscaleWire;
 use PostgreSQL::Test::Cluster;

@@ -180,7 +180,7 @@ def show(results):
         [["without a commit, for the client", spread(each(results, "outage_s"), "{:.1f}", " s")],
          ["gap between the last row of the old primary and the first of the new one", spread(each(results, "gap_s"), "{:.1f}", " s")],
          ["of it: last seconds of the old primary, not written yet", spread(each(results, "unwritten_s"), "{:.1f}", " s")],
-         ["of it: after the promotion", spread(each(results, "until_first_s"), "{:z.1f}", " s")],
+         ["of it: after the promotion", spread([round(s, 1) + 0.0 for s in each(results, "until_first_s")], "{:.1f}", " s")],
          ["of it: the new primary remembers its own time as a standby", spread(each(results, "memory_s"), "{:.1f}", " s")],
          ["rows of the old primary, of the new one", spread(each(results, "of_old"), "{:.0f}") + "; " + spread(each(results, "of_new"), "{:.0f}")],
          *[[f"known sleeps, {words}: top_waits to what the clients know", spread([100 * error for error in errors(results, window)], "{:+.2f}", " %")]

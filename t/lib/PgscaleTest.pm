@@ -186,7 +186,7 @@ sub compiled
     my $said = qx(cc -shared -fPIC -O1 -w -D_GNU_SOURCE -Wl,-Bsymbolic -I ${\ server_headers()} -I src $flags -o $library t/lib/$name.c -ldl 2>&1);
     if ($? != 0)
     {
-        $said =~ /\bcc: (?:command )?not found|\b(?:postgres|numa)\.h: No such file|#error/ or die "$name cannot be compiled: $said";
+        $said =~ /\bcc: (?:command )?not found|\b\w+\.h(?:: No such file|' file not found)|#error/ or die "$name cannot be compiled: $said";
         note $said;
         return undef;
     }
@@ -356,7 +356,7 @@ sub reconnect
 {
     my ($self, $node) = @_;
 
-    until_true(sub { !kill 0, $self->pid }) or croak 'the server has not noticed';
+    until_true(sub { process_state($self->pid) =~ /^[ZX]?$/ }) or croak 'the server has not noticed';
     $self->quit;
     until_true(sub { (psql_once($node, 'SELECT 1'))[0] == 0 }) or croak 'the server is not back';
     return session($node);

@@ -13,6 +13,8 @@
 
 PG_MODULE_MAGIC;
 
+#define STEP_NUMBERS	8		/* of a command, at most */
+
 typedef struct Step
 {
 	const char *does;			/* commands, with commas between them */
@@ -78,12 +80,14 @@ check_steps(const Step *steps, int n, bool (*command) (const char *name, const d
 		while ((one = strsep(&rest, ",")) != NULL)
 		{
 			char		name[NAMEDATALEN] = "";
-			double		numbers[8] = {0};
+			double		numbers[STEP_NUMBERS] = {0};
 			int			length = 0;
 
 			sscanf(one, "%63s%n", name, &length);
 			for (int a = 0; a < lengthof(numbers) && sscanf(one += length, "%lf%n", &numbers[a], &length) == 1; a++)
 				;
+			if (one[strspn(one, " ")] != '\0')
+				elog(ERROR, "no number: \"%s\"", one);
 			if (!command(name, numbers))
 				elog(ERROR, "there is no command \"%s\"", name);
 		}

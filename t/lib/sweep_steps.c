@@ -503,7 +503,7 @@ run_around(int block, int limit)
 static void
 add_all(const double *blocks)
 {
-	for (int i = 0; blocks[i] > 0; i++)
+	for (int i = 0; i < STEP_NUMBERS && blocks[i] > 0; i++)
 	{
 		const PgscalePage page = page_of(blocks[i]);
 
