@@ -216,10 +216,12 @@ for my $case ([ 'refused memory', $ENOMEM, 4 * $times ], [ 'a cancel', $SIGINT, 
     my ($what, $error, $moments) = @$case;
     my $failed = 0;
 
-    for my $name (sort keys %calls)
+    # where one is harmless, another one is not
+    for my $name ((sort keys %calls) x 4)
     {
         my ($wrong, $state, $count);
 
+        last if $failed && $name eq (sort keys %calls)[0];
         for my $moment (0 .. $moments)
         {
             # one in each part of it
