@@ -309,7 +309,7 @@ SKIP:
 
     for my $call (@calls)
     {
-        last if $tried >= 40 && keys %happened == @parts && !$ENV{PGSCALE_TEST_FULL};
+        last if $tried >= 80 && keys %happened == @parts && !$ENV{PGSCALE_TEST_FULL};
         $tried++;
         my $wrong = wrong_with(@$call) // next;
 
