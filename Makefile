@@ -3,7 +3,7 @@
 #   make demo            from a bare machine to a report: installs what is missing, runs bench/demo/run
 #   make test            from a bare machine to a verdict; narrow it: make test FEATURE=sweeper, or by file:
 #                        make test REGRESS="health" TAP="t/health_x.pl"
-#                        JOBS=4: four TAP tests at a time (two for each processor)
+#                        JOBS=4: four TAP tests at a time (or four for each processor)
 #                        AGAIN=3: up to three of them that fail are run once more, alone
 #   make, make install   build and install for the server that PG_CONFIG names
 #   make NUMA=no         without libnuma even if it is here

@@ -280,7 +280,8 @@ SKIP:
     my $latest = $in->sql('SELECT max(at) FROM pgscale.archive_minutes');
     set_clock(2 * 1800 + 60 + 7200);
     $in->poll_ok("SELECT max(at) > '$latest'::timestamptz + interval '110 min' FROM pgscale.archive_minutes", 'rows go on by the clock that was set');
-    $in->sql("SELECT pgscale_internal.archive_drop('archive_hour_$_')") for split / /, $in->sql(q{SELECT string_agg(right(relname, 8), ' ') FROM pg_class WHERE relname ~ '^archive_hour_\d+$'});
+    # with the locks in the worker's own order
+    $in->sql("BEGIN; LOCK TABLE pgscale_internal.archive_minute; SELECT pgscale_internal.archive_drop('archive_hour_$_'); COMMIT") for split / /, $in->sql(q{SELECT string_agg(right(relname, 8), ' ') FROM pg_class WHERE relname ~ '^archive_hour_\d+$'});
     $in->sql(sprintf $make, '9,4');
     rounds_ok('it is set');
     my $launcher = $db->sql(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'pgscale archive'});

@@ -144,7 +144,7 @@ tap() {
 }
 
 # Most of their time they wait for something to happen, so more of them run at a time than there are processors.
-at_once=${JOBS:-$(($(nproc) * 2))}
+at_once=${JOBS:-$(($(nproc) * 4))}
 # Those that take longest first, so that none of them is left alone at the end: those that say so, then the largest files.
 # shellcheck disable=SC2086  # words
 mapfile -t scheduled < <([ -z "$TAP" ] || { grep -lx '# Waits for long.' $TAP || true; ls -S $TAP; } | awk '!seen[$0]++')
