@@ -9,14 +9,10 @@ use Test::More;
 
 my $amcheck = have_module('amcheck');
 my $node = pgscale_node('main', init => [ extra => ['--data-checksums'] ], conf => <<"EOC");
+${\ sweeper_conf()}
 shared_buffers = 1MB
-max_worker_processes = 32
-checkpoint_timeout = 1h
 synchronous_commit = off
 fsync = on
-pgscale.sweeper = on
-pgscale.sweeper_mode = ${\ sweeper_mode()}
-pgscale.sweeper_adaptive = off
 pgscale.sweeper_policy = adaptive
 pgscale.sweeper_workers = 3
 pgscale.sweeper_writers = 2

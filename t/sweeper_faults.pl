@@ -17,15 +17,9 @@ my $node;
     local $ENV{LD_PRELOAD} = $library;
     # few buffers: a page that was taken for written, and was not, is soon read again as it was
     $node = pgscale_node('main', init => [ extra => ['-k'] ], conf => <<"EOC");
-shared_buffers = 8MB
+${\ sweeper_conf()}
 fsync = on
-max_worker_processes = 20
-checkpoint_timeout = 1h
-bgwriter_lru_maxpages = 0
-pgscale.sweeper = on
-pgscale.sweeper_adaptive = off
 pgscale.sweeper_writers = 2
-pgscale.sweeper_mode = ${\ sweeper_mode()}
 EOC
 }
 my $db = session($node);

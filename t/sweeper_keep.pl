@@ -10,17 +10,11 @@ use Test::More;
 plan skip_all => 'this server has no pg_buffercache' unless have_module('pg_buffercache');
 
 my $node = pgscale_node('main', init => [ allows_streaming => 1 ], conf => <<"EOC");
-shared_buffers = 8MB
-max_worker_processes = 32
+${\ sweeper_conf()}
 max_prepared_transactions = 2
-checkpoint_timeout = 1h
 synchronous_commit = off
-bgwriter_lru_maxpages = 0
 enable_seqscan = off
 enable_bitmapscan = off
-pgscale.sweeper = on
-pgscale.sweeper_mode = ${\ sweeper_mode()}
-pgscale.sweeper_adaptive = off
 pgscale.sweeper_workers = 1
 pgscale.sweeper_writers = 1
 pgscale.sweeper_high_watermark = 0.2

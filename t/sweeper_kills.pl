@@ -8,13 +8,7 @@ use List::Util 'max';
 use Test::More;
 
 my $node = pgscale_node('main', conf => <<"EOC");
-shared_buffers = 8MB
-max_worker_processes = 20
-pgscale.sweeper_mode = ${\ sweeper_mode()}
-checkpoint_timeout = 1h
-bgwriter_lru_maxpages = 0
-pgscale.sweeper = on
-pgscale.sweeper_adaptive = off
+${\ sweeper_conf()}
 pgscale.sweeper_writers = 3
 log_min_messages = debug1
 EOC

@@ -9,16 +9,10 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $node = pgscale_node('main', init => [ allows_streaming => 1 ], conf => <<"EOC");
-shared_buffers = 8MB
-max_worker_processes = 32
-checkpoint_timeout = 1h
+${\ sweeper_conf()}
 synchronous_commit = off
-bgwriter_lru_maxpages = 0
 enable_seqscan = off
 enable_bitmapscan = off
-pgscale.sweeper = on
-pgscale.sweeper_mode = ${\ sweeper_mode()}
-pgscale.sweeper_adaptive = off
 pgscale.sweeper_writers = 2
 pgscale.sweeper_policy = history
 EOC

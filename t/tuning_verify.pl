@@ -337,8 +337,16 @@ $db->sql(q{ALTER SYSTEM SET work_mem = '5MB'});
 reload();
 until_ok(sub { $samples_before->() =~ /^0 cannot tell: the value before was in effect for less than a record of evidence; waiting does not help$/ },
     'none of it is of a value that the setting got since');
-$db->sql('ALTER SYSTEM RESET deadlock_timeout');
-$db->sql('ALTER SYSTEM RESET work_mem');
+# A line that was changed by hand since ends it, too
+$id = changed('commit_siblings', few(20), few(20));
+like(verified($id, 'transactions', 'reason'), qr/ over 100 s each/, 'evidence since a change');
+$db->sql('ALTER SYSTEM SET commit_siblings = 9');
+reload();
+until_ok(sub {
+    evidence(few(20));
+    return verified($id, 'transactions', 'reason') =~ /^cannot tell: it was in effect for \d s, of 60 s; waiting does not help$/;
+}, 'none of it is of a value that was set by hand');
+$db->sql("ALTER SYSTEM RESET $_") for qw(deadlock_timeout work_mem commit_siblings);
 
 # More settings than have a place: any reload may have changed one that has none
 evidence(few(20));

@@ -18,9 +18,9 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes ();
 
-our @EXPORT = qw(pgscale_node pgscale_standby server_major has_freelist sweeper_mode have_module shows_modules kill_postmaster
-  refuse_cachestat refuse_call refuse_direct_io process_state compiled number_file write_number order session churn until_true
-  until_ok in_time_ok psql_once steps_ok);
+our @EXPORT = qw(pgscale_node pgscale_standby server_major has_freelist sweeper_mode sweeper_conf have_module shows_modules
+  kill_postmaster refuse_cachestat refuse_call refuse_direct_io process_state compiled number_file write_number order session
+  churn until_true until_ok in_time_ok psql_once steps_ok);
 
 $PostgreSQL::Test::Utils::timeout_default = 30 unless $ENV{PG_TEST_TIMEOUT_DEFAULT};
 
@@ -75,6 +75,13 @@ sub server_major
 # PostgreSQL 19 dropped the freelist; the sweeper has another mode there.
 sub has_freelist { return server_major() < 19; }
 sub sweeper_mode { return has_freelist() ? 'freelist' : 'window'; }
+
+# Settings with which nobody but a sweeper that is made to work writes pages
+sub sweeper_conf
+{
+    return "shared_buffers = 8MB\nmax_worker_processes = 32\ncheckpoint_timeout = 1h\nbgwriter_lru_maxpages = 0\npgscale.sweeper = on\n"
+      . 'pgscale.sweeper_adaptive = off' . "\npgscale.sweeper_mode = " . sweeper_mode();
+}
 
 # Does this server have a module of contrib?
 sub have_module
