@@ -207,16 +207,8 @@ SELECT s.state, count(*), bool_and((s.state = 'superseded') = (c.state = 'applie
   FROM shown s JOIN pgscale_internal.tuning_change c USING (change) GROUP BY s.state ORDER BY s.state;
 ROLLBACK;
 
--- without the extension there is no journal: what stays then is said; and no trust in a table of that name
+-- without the extension there is no journal; and no trust in a table of that name
 DROP FUNCTION journal();
-CALL pgscale.set('work_mem', '1MB', change => 0) \gset
-CALL pgscale.set('commit_delay', '11', change => 0) \gset
-CALL pgscale.set('commit_delay', '12', change => 0) \gset
-BEGIN;
-DROP EXTENSION pgscale;
-ROLLBACK;
-ALTER SYSTEM RESET work_mem;
-ALTER SYSTEM RESET commit_delay;
 DROP EXTENSION pgscale;
 \set VERBOSITY terse
 CREATE SCHEMA pgscale_internal;

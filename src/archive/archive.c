@@ -56,7 +56,6 @@ archive_define_gucs(void)
 							"These are the longest; the rest is one row. Of a day it keeps five times as many query texts.",
 							&pgscale_archive_top, 200, 1, 1000,
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
-	pgscale_archive_drop_notice_install();
 }
 
 /* A text of the archive's database, whose encoding may be another one than here. */

@@ -23,7 +23,4 @@ extern int	pgscale_archive_retention;
 extern int	pgscale_archive_detail;
 extern int	pgscale_archive_top;
 
-/* In the postmaster: DROP EXTENSION is to say what it drops. */
-extern void pgscale_archive_drop_notice_install(void);
-
 #endif							/* PGSCALE_ARCHIVE_H */

@@ -81,7 +81,6 @@ static const char *const asks[] = {
 
 const PgscaleModule pgscale_tuning_module = {
 	.name = "tuning",
-	.define_gucs = pgscale_tuning_drop_notice_install,
 	.shmem_request = tuning_shmem_request,
 	.shmem_startup = pgscale_tuning_evidence_startup,
 	.observe = pgscale_tuning_evidence_observe,

@@ -78,9 +78,4 @@ extern void pgscale_tuning_start_ask(const char *setting, const char *value, Lis
  */
 extern void pgscale_tuning_verify_remember(PgscaleTuningChange *change);
 
-/* journal_drop_notice.c: a notice about the journal of changes before the extension is dropped. */
-
-/* In the postmaster, when the library is preloaded. */
-extern void pgscale_tuning_drop_notice_install(void);
-
 #endif							/* PGSCALE_TUNING_CHANGES_H */

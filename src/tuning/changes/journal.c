@@ -402,26 +402,6 @@ pgscale_tuning_journal_later(const PgscaleTuningChange *change)
 }
 
 int
-pgscale_tuning_journal_in_force(void)
-{
-	PgscaleParameters parameters = {0};
-	PgscaleTuningLines lines;
-	uint64		n;
-	int			in_force = 0;
-
-	pgscale_tuning_lines_read(&lines, true);
-	pgscale_table_add_here(&parameters);
-	n = journal_execute("SELECT DISTINCT ON (setting) setting, new_value FROM pgscale_internal.tuning_change"
-						" WHERE state = 'applied' AND revert_of IS NULL AND" PGSCALE_TABLE_HERE(1, 2) "ORDER BY setting, change DESC",
-						&parameters);
-	for (uint64 i = 0; i < n; i++)
-		in_force += !lines.known ||
-			pgscale_tuning_line_same(pgscale_tuning_line_of(&lines, pgscale_table_text(i, 1)), pgscale_table_text(i, 2));
-	journal_finish();
-	return in_force;
-}
-
-int
 pgscale_tuning_journal_others(int64 id, TimestampTz since, TimestampTz until)
 {
 	PgscaleParameters parameters = {0};

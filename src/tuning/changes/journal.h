@@ -89,12 +89,6 @@ extern void pgscale_tuning_journal_reconcile(void);
 /* The latest change of the setting since this one that stands; 0: none. */
 extern int64 pgscale_tuning_journal_later(const PgscaleTuningChange *change);
 
-/*
- * How many settings have what this journal's last change made of them; may have,
- * if the file cannot be read.
- */
-extern int	pgscale_tuning_journal_in_force(void);
-
 /* How many others were made or took effect between these. */
 extern int	pgscale_tuning_journal_others(int64 id, TimestampTz since, TimestampTz until);
 
