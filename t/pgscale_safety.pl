@@ -46,6 +46,31 @@ is(names($column, qr/`(\w+)/) =~ s/\b(?:fleet(?:_health|_advice|_waits)?|tuning_
     names($db->sql(q{SELECT proname FROM pg_proc WHERE pronamespace = 'pgscale'::regnamespace AND proname <> 'relocation_wait'
         AND NOT has_function_privilege('pg_monitor', oid, 'EXECUTE')}), qr/(\w+)/), 'functions that act');
 
+### Nothing in a session that does not call pgscale: what is there is there without the library, too
+
+my $server = qx(pg_config --bindir) =~ s/\n/\/postgres/r;
+my @hooks = grep { !/^shmem_/ } qx(nm -D --defined-only $server) =~ /^\w+ [BbDd] (\w+_hook(?:_str)?)$/gm;
+my $probe = compiled('session_hooks');
+sub installed
+{
+    my $session = session($node);
+    my $set = $session->sql("SELECT string_agg(h, ' ') FROM unnest(string_to_array('@hooks', ' ')) h WHERE hook_is_set(h)");
+    my $callbacks = $session->sql('SELECT transaction_callbacks()');
+
+    $session->quit;
+    return "hooks: $set; callbacks: $callbacks";
+}
+my $installed;
+SKIP:
+{
+    skip 'no compiler', 1 unless $probe;
+    cmp_ok(scalar @hooks, '>', 20, 'the hooks of the server');
+    $db->sql("CREATE FUNCTION $_ LANGUAGE c STRICT AS '$probe'") for 'hook_is_set(text) RETURNS bool', 'transaction_callbacks() RETURNS int';
+    $installed = installed();
+}
+unlike(qx(nm -D --undefined-only @{[ qx(pg_config --pkglibdir) =~ s/\n//r ]}/pgscale.so), qr/ (CacheRegister\w+|RegisterSubXactCallback)/,
+    'no callback of the caches, or of subtransactions');
+
 ### The statement
 
 my ($statement) = $page =~ /^```sql\n(SELECT 'setting' AS what.*?)^```/ms or die 'no statement';
@@ -104,6 +129,7 @@ $db = session($node);
 is($db->sql('SHOW shared_preload_libraries'), '', 'which is not preloaded');
 is(($db->try('SELECT * FROM pgscale.wait_profile()'))[0], '55000', 'what needs it says so');
 like($db->sql(q{SELECT string_agg(DISTINCT reason, ' ') FROM pgscale.health WHERE state = 'broken'}), qr/^pgscale is not loaded into the server/, 'and so does health');
+is(installed(), $installed, 'with it there was no hook and no callback more') if $probe;
 is(($db->try('DROP EXTENSION pgscale'))[0], '00000', 'it can be dropped');
 $db->quit;
 ok(IPC::Run::run([ 'pg_ctl', '-w', '-D', $node->data_dir, '-m', 'fast', 'stop' ], '>', \$said), 'and it stops');

@@ -127,13 +127,12 @@ find_to_keep(Oid relid, PgscaleSweeperKept *kept)
 		elog(ERROR, "cache lookup failed for relation %u", relid);
 }
 
-/* A relation to keep, or to take back if the fraction is 0, and its place. */
+/* A relation to keep, or to take back if the fraction is 0. */
 typedef struct KeepRequest
 {
 	PgscaleSweeperKept kept;
 	bool		dropped[PGSCALE_SWEEPER_KEPT_MOST]; /* databases, by place */
 	uint32		changes[PGSCALE_SWEEPER_KEPT_MOST]; /* when that was so */
-	int			place;
 } KeepRequest;
 
 /* One may be the index that REINDEX CONCURRENTLY has made in place of the other. */
@@ -181,6 +180,7 @@ keep_one(PgscaleSweeperKept *list, void *arg)
 {
 	KeepRequest *request = arg;
 	PgscaleSweeperKept *kept;
+	int			at;
 
 	for (int place = 0; place < PGSCALE_SWEEPER_KEPT_MOST; place++)
 		if (request->dropped[place] && list[place].changes == request->changes[place])
@@ -188,15 +188,15 @@ keep_one(PgscaleSweeperKept *list, void *arg)
 			list[place].database = list[place].relation = InvalidOid;
 			list[place].changes++;
 		}
-	request->place = place_to_keep(list, &request->kept);
-	if (request->kept.fraction == 0 && (request->place < 0 || !OidIsValid(list[request->place].relation)))
+	at = place_to_keep(list, &request->kept);
+	if (request->kept.fraction == 0 && (at < 0 || !OidIsValid(list[at].relation)))
 		return;
-	if (request->place < 0)
+	if (at < 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 				 errmsg("cannot keep more than %d relations", PGSCALE_SWEEPER_KEPT_MOST),
 				 errhint("pgscale.kept_relations shows them; pgscale.keep(relation, 0) takes one back.")));
-	kept = &list[request->place];
+	kept = &list[at];
 	request->kept.changes = kept->changes + 1;
 	if (request->kept.fraction == 0)
 	{
@@ -204,7 +204,7 @@ keep_one(PgscaleSweeperKept *list, void *arg)
 		kept->changes++;
 		return;
 	}
-	check_sum(list, request->place, request->kept.fraction);
+	check_sum(list, at, request->kept.fraction);
 	*kept = request->kept;
 }
 
@@ -241,8 +241,6 @@ pgscale_keep(PG_FUNCTION_ARGS)
 			!SearchSysCacheExists1(DATABASEOID, ObjectIdGetDatum(list[place].database));
 	}
 	pgscale_sweeper_kept_change(keep_one, &request);
-	if (request.kept.fraction > 0)
-		pgscale_sweeper_kept_suspect(request.place);
 	PG_RETURN_INT64(fraction_in_buffers(request.kept.fraction));
 }
 
@@ -268,7 +266,7 @@ describe_effect(const PgscaleSweeperKept *kept)
 		case PGSCALE_SWEEPER_WORKING:
 			break;
 	}
-	return kept->found ? "in force" : "no effect before a transaction ends in its database";
+	return kept->found ? "in force" : "no effect: its file is being looked for";
 }
 
 /* Buffers that all sweepers have met in their last laps; less than 0: not known. */

@@ -36,10 +36,7 @@ typedef struct PgscaleSweeperKept
 	double		fraction;		/* of the buffers, at most */
 	uint32		changes;		/* of the place, in all that is above and
 								 * below */
-	uint32		class_hash;		/* of its row in pg_class, to recognize that
-								 * one changed */
-	bool		found;			/* what follows is known */
-	bool		moves_along;	/* it lies in its database's tablespace */
+	bool		found;			/* its file is known: */
 	RelFileLocator file;
 } PgscaleSweeperKept;
 
@@ -74,9 +71,7 @@ typedef struct PgscaleSweeperKeptList
 												 * read without a lock */
 	pg_atomic_uint32 version;	/* of the list; read without the lock */
 	PgscaleSweeperKept of[PGSCALE_SWEEPER_KEPT_MOST];
-	volatile int relations;		/* how many are kept, and their class_hash;
-								 * read without the lock */
-	uint32		class_hashes[PGSCALE_SWEEPER_KEPT_MOST];
+	volatile int relations;		/* how many are kept; read without the lock */
 	TimestampTz counted_since[PGSCALE_SWEEPER_KEPT_MOST];
 	uint64		stayed_before[PGSCALE_SWEEPER_KEPT_MOST];	/* counted_since */
 	PgscaleSweeperKeptCounts counts[PGSCALE_SWEEPER_MAX_WORKERS][PGSCALE_SWEEPER_KEPT_MOST];	/* without a lock */
@@ -99,8 +94,8 @@ extern void pgscale_sweeper_kept_change(void (*change) (PgscaleSweeperKept *list
 /* What the catalogs say of a relation of this database.  False if it is not there. */
 extern bool pgscale_sweeper_kept_look_up(const PgscaleSweeperKept *kept, PgscaleSweeperKept *now);
 
-/* This transaction may have changed the relation, and may roll that back: the list follows after its end. */
-extern void pgscale_sweeper_kept_suspect(int place);
+/* In worker 1, now and then: if a relation's file is gone or not known, its database is looked up. */
+extern void pgscale_sweeper_kept_follow(void);
 
 /* A copy of the list.  Returns how many places are taken. */
 extern int	pgscale_sweeper_kept_copy(PgscaleSweeperKept *list);

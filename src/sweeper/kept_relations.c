@@ -9,22 +9,15 @@
  * survives a restart and a crash.  It is not replicated: a standby has a list of its own.
  *
  * The file has no relation's files, because only the catalogs of its database are sure of
- * these.  Each session looks at the list when it ends a transaction after a change of the
- * list: a test of two integers otherwise.  Relations of its database whose file is not
- * known it looks up before the commit.  So after a start of the server a relation is kept
- * from the first connection to its database on, before which none of its pages is read.
+ * these.  Worker 1 looks once a second whether each relation's file is known, is there, and
+ * has pages.  If not, a worker of that database, for once, looks its relations up, and the
+ * list follows.
  *
- * Nearly everything that gives a relation another file updates its row in pg_class: VACUUM
- * FULL, CLUSTER, REINDEX, TRUNCATE, another tablespace, a live move.  That invalidates the
- * caches of all sessions, their own first, which calls class_changed().  At the end of the
- * transaction the session looks the relation up, and the list follows after the commit,
- * while the relation is still locked.  After a rollback the next transaction looks it up
- * again.  After a COMMIT PREPARED, and where recovery has replayed the change, the first
- * session of the database that ends a transaction does; it may have connected later and
- * know of no change, so its first look is at all relations of its database.  The catalogs
- * that are an exception cannot be kept.  ALTER DATABASE SET TABLESPACE changes no row, but
- * needs the database without sessions: the first one that connects finds it in another
- * tablespace than the list.
+ * Nearly everything that gives a relation another file empties or removes the old one at
+ * the commit: VACUUM FULL, CLUSTER, REINDEX, TRUNCATE, another tablespace, of the database,
+ * too, a live move, and where recovery replays that.  So a rollback, a prepared transaction
+ * and a standby need no care.  The catalogs that are an exception cannot be kept.  A file
+ * that was looked up is looked up again when it is another one: an empty table stays empty.
  *
  * REINDEX CONCURRENTLY makes a new index, which gets the name of the old one, and leaves
  * the old one invalid.  So the list follows an index that is gone or invalid to the index
@@ -32,13 +25,12 @@
  * table of the same name.  Any other relation that was dropped leaves the list; that of a
  * dropped database leaves it at the next change.
  *
- * Two sessions may look a relation up at a time, one before a change and one after it.
- * Each place has a number of changes; a session that finds another one than at its look
- * has the relation looked up once more.
+ * The relation may be moved once more, or the list changed, between the look and what
+ * follows: each place has a number of changes, and the file of another moment is gone at
+ * the next look.
  *
  * Locks: change_lock is held over a write of the file, and lock is not, so that no reader
- * waits for a disk.  Both are LWLocks, which put off a cancel.  After a commit nothing may
- * raise an error, so the file is written with calls that do not.
+ * waits for a disk.  Both are LWLocks, which put off a cancel.
  *
  * Failure: a damaged file is ignored with a LOG message, and stays until the next change.
  * After a failed write nothing has changed, except where a relation was followed: then the
@@ -65,17 +57,22 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "port/pg_crc32c.h"
+#include "postmaster/bgworker.h"
 #include "storage/fd.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
+#include "tcop/tcopprot.h"
 #include "utils/builtins.h"
-#include "utils/inval.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
 #include "base/relation_files.h"
 #include "base/restart_file.h"
+#include "base/timer.h"
+#include "base/units.h"
+#include "base/worker.h"
 #include "sweeper/keep.h"
 
 #define LOCK_TRANCHE	"pgscale sweeper keep"
@@ -111,32 +108,16 @@ typedef struct FileContent
 	pg_crc32c	room_for_crc;
 } FileContent;
 
-/* What a session has found of a relation, to be published when it commits. */
-typedef struct Finding
+/* What worker 1 saw of a place when it last had its database looked up. */
+typedef struct Asked
 {
-	int			place;
-	bool		gone;
-	PgscaleSweeperKept now;
-} Finding;
+	uint32		changes;
+	ino_t		file;			/* 0: none */
+} Asked;
 
 PgscaleSweeperKeptList *pgscale_sweeper_kept_list = NULL;
 
-/* This session's. */
-static uint32 seen_version = 0; /* of the list */
-static bool has_looked = false;
-static uint64 suspects = 0;		/* places, as bits, whose relation may have
-								 * changed */
-static bool looking = false;	/* in this transaction: */
-static uint32 looked_version;
-static uint64 looked_suspects;
-static int	nfindings;
-static Finding findings[PGSCALE_SWEEPER_KEPT_MOST];
-
-static uint64
-bit_of(int place)
-{
-	return UINT64CONST(1) << place;
-}
+PGDLLEXPORT void pgscale_sweeper_kept_main(Datum arg);
 
 /* Makes the file's content.  Returns its size. */
 static Size
@@ -330,10 +311,7 @@ publish_list(const PgscaleSweeperKept *list)
 	memcpy(shared->of, list, sizeof(shared->of));
 	shared->relations = 0;
 	for (int place = 0; place < PGSCALE_SWEEPER_KEPT_MOST; place++)
-	{
-		shared->class_hashes[place] = list[place].class_hash;
 		shared->relations += OidIsValid(list[place].relation);
-	}
 	pg_atomic_write_u32(&shared->version, pg_atomic_read_u32(&shared->version) + 1);
 	LWLockRelease(shared->lock);
 }
@@ -443,145 +421,122 @@ pgscale_sweeper_kept_look_up(const PgscaleSweeperKept *kept, PgscaleSweeperKept 
 	now->in_toast = class->relnamespace == PG_TOAST_NAMESPACE;
 	namestrcpy(&now->name, NameStr(class->relname));
 	now->file = pgscale_relation_locator(class);
-	now->moves_along = !OidIsValid(class->reltablespace);
-	now->class_hash = GetSysCacheHashValue1(RELOID, ObjectIdGetDatum(relation));
 	now->found = true;
 	ReleaseSysCache(tuple);
 	return true;
 }
 
-void
-pgscale_sweeper_kept_suspect(int place)
-{
-	suspects |= bit_of(place);
-}
-
-/* A session's caches no longer have a row of pg_class, or any, if that is 0. */
-static void
-class_changed(Datum arg, int cache, uint32 hash)
-{
-	const PgscaleSweeperKeptList *list = pgscale_sweeper_kept_list;
-
-	if (list->relations == 0)
-		return;
-	for (int place = 0; place < PGSCALE_SWEEPER_KEPT_MOST; place++)
-		if ((hash == 0 || list->class_hashes[place] == hash) && list->of[place].database == MyDatabaseId)
-			suspects |= bit_of(place);
-}
-
-/* Before the commit: what is not sure, of this database. */
-static void
-look_at_list(void)
-{
-	PgscaleSweeperKept list[PGSCALE_SWEEPER_KEPT_MOST];
-
-	/* another session may have changed it just now */
-	AcceptInvalidationMessages();
-	looking = true;
-	looked_version = pg_atomic_read_u32(&pgscale_sweeper_kept_list->version);
-	looked_suspects = suspects;
-	suspects = 0;
-	nfindings = 0;
-	(void) pgscale_sweeper_kept_copy(list);
-	for (int place = 0; place < PGSCALE_SWEEPER_KEPT_MOST; place++)
-	{
-		const PgscaleSweeperKept *kept = &list[place];
-		Finding    *finding = &findings[nfindings];
-
-		if (!OidIsValid(kept->relation) || kept->database != MyDatabaseId)
-			continue;
-		if (has_looked && kept->found && (looked_suspects & bit_of(place)) == 0 &&
-			!(kept->moves_along && kept->file.spcOid != MyDatabaseTableSpace))
-			continue;
-		finding->place = place;
-		finding->gone = !pgscale_sweeper_kept_look_up(kept, &finding->now);
-		if (finding->gone)
-			finding->now = *kept;
-		nfindings++;
-	}
-}
-
-/* Is that found other than the list has it? */
+/* Does the list follow the relation there?  In a transaction of its database. */
 static bool
-finding_differs(const Finding *finding, const PgscaleSweeperKept *kept)
+follow_one(PgscaleSweeperKept *kept, bool *in_file)
 {
-	const PgscaleSweeperKept *now = &finding->now;
+	PgscaleSweeperKept now = *kept;
 
-	return finding->gone || !kept->found || now->relation != kept->relation || now->table != kept->table ||
-		strcmp(NameStr(now->name), NameStr(kept->name)) != 0 || now->moves_along != kept->moves_along ||
-		!RelFileLocatorEquals(now->file, kept->file);
+	if (!pgscale_sweeper_kept_look_up(kept, &now))
+		now.database = now.relation = InvalidOid;
+	else if (kept->found && now.relation == kept->relation && now.table == kept->table &&
+			 strcmp(NameStr(now.name), NameStr(kept->name)) == 0 && RelFileLocatorEquals(now.file, kept->file))
+		return false;
+	*in_file |= now.relation != kept->relation || strcmp(NameStr(now.name), NameStr(kept->name)) != 0;
+	*kept = now;
+	kept->changes++;
+	return true;
 }
 
-/*
- * After the commit, which nothing here may turn into an error: the list follows.  The file
- * is written if what it has of a relation is another.
- */
-static void
-follow_findings(void)
+/* A worker of that database, for once. */
+void
+pgscale_sweeper_kept_main(Datum arg)
 {
+	PgscaleSweeperKept before[PGSCALE_SWEEPER_KEPT_MOST];
 	PgscaleSweeperKept list[PGSCALE_SWEEPER_KEPT_MOST];
+	bool		follows[PGSCALE_SWEEPER_KEPT_MOST] = {0};
 	bool		differs = false;
 	bool		in_file = false;
 
-	LWLockAcquire(pgscale_sweeper_kept_list->change_lock, LW_EXCLUSIVE);
-	memcpy(list, pgscale_sweeper_kept_list->of, sizeof(list));
-	for (int i = 0; i < nfindings; i++)
-	{
-		const Finding *finding = &findings[i];
-		PgscaleSweeperKept *kept = &list[finding->place];
+	pqsignal(SIGTERM, die);
+	BackgroundWorkerUnblockSignals();
+	pgscale_worker_connect((Oid) DatumGetInt32(arg), NULL, 0);
 
-		if (!OidIsValid(kept->relation) || kept->database != MyDatabaseId || !finding_differs(finding, kept))
-			continue;
-		differs = true;
-		if (kept->changes != finding->now.changes)
-			kept->found = false;	/* to be looked up by the next transaction */
-		else if (finding->gone)
-		{
-			kept->database = kept->relation = InvalidOid;
-			in_file = true;
-		}
+	StartTransactionCommand();
+	(void) pgscale_sweeper_kept_copy(before);
+	memcpy(list, before, sizeof(list));
+	for (int place = 0; place < PGSCALE_SWEEPER_KEPT_MOST; place++)
+		if (OidIsValid(list[place].relation) && list[place].database == MyDatabaseId)
+			follows[place] = follow_one(&list[place], &in_file);
+	CommitTransactionCommand();
+
+	LWLockAcquire(pgscale_sweeper_kept_list->change_lock, LW_EXCLUSIVE);
+	for (int place = 0; place < PGSCALE_SWEEPER_KEPT_MOST; place++)
+		if (follows[place] && pgscale_sweeper_kept_list->of[place].changes == before[place].changes)
+			differs = true;
 		else
-		{
-			in_file |= finding->now.relation != kept->relation || strcmp(NameStr(finding->now.name), NameStr(kept->name)) != 0;
-			*kept = finding->now;
-		}
-		kept->changes++;
-	}
-	if (in_file)
+			list[place] = pgscale_sweeper_kept_list->of[place];
+	if (differs && in_file)
 		write_kept_file(list, LOG);
 	if (differs)
 		publish_list(list);
 	LWLockRelease(pgscale_sweeper_kept_list->change_lock);
+	proc_exit(0);
 }
 
-/* In each process, at each end of a transaction. */
-static void
-kept_transaction_end(XactEvent event, void *arg)
+/* Is there nothing that could be a page of it?  *file: that which is there, if any. */
+static bool
+is_gone(const PgscaleSweeperKept *kept, ino_t *file)
 {
-	switch (event)
+	char		path[MAXPGPATH];
+	struct stat there;
+
+	*file = 0;
+	if (!kept->found)
+		return true;
+	pgscale_relation_file_path(path, kept->file, INVALID_PROC_NUMBER, MAIN_FORKNUM, 0);
+	if (stat(path, &there) != 0)
+		return true;
+	*file = there.st_ino;
+	return there.st_size == 0;
+}
+
+void
+pgscale_sweeper_kept_follow(void)
+{
+	static Asked asked[PGSCALE_SWEEPER_KEPT_MOST];
+	static BackgroundWorkerHandle *handle = NULL;
+	static int64 looked = 0;
+	PgscaleSweeperKept list[PGSCALE_SWEEPER_KEPT_MOST];
+	Asked		now[PGSCALE_SWEEPER_KEPT_MOST];
+	MemoryContext context;
+	Oid			database = InvalidOid;
+	pid_t		pid;
+
+	if (pgscale_sweeper_kept_list->relations == 0 || pgscale_timer_clock() - looked < NS_PER_S)
+		return;
+	looked = pgscale_timer_clock();
+	if (handle && GetBackgroundWorkerPid(handle, &pid) != BGWH_STOPPED)
+		return;
+	(void) pgscale_sweeper_kept_copy(list);
+	memcpy(now, asked, sizeof(now));
+	for (int place = 0; place < PGSCALE_SWEEPER_KEPT_MOST; place++)
 	{
-		case XACT_EVENT_PRE_COMMIT:
-			if ((suspects != 0 || pg_atomic_read_u32(&pgscale_sweeper_kept_list->version) != seen_version) &&
-				OidIsValid(MyDatabaseId))
-				look_at_list();
-			break;
-		case XACT_EVENT_COMMIT:
-			if (!looking)
-				break;
-			looking = false;
-			has_looked = true;
-			seen_version = looked_version;
-			if (nfindings > 0)
-				follow_findings();
-			break;
-		case XACT_EVENT_ABORT:
-			if (looking)
-				suspects |= looked_suspects;
-			looking = false;
-			break;
-		default:
-			break;
+		const PgscaleSweeperKept *kept = &list[place];
+		ino_t		file;
+
+		if (!OidIsValid(kept->relation) || (OidIsValid(database) && kept->database != database) || !is_gone(kept, &file) ||
+			(asked[place].changes == kept->changes && asked[place].file == file))
+			continue;
+		database = kept->database;
+		now[place].changes = kept->changes;
+		now[place].file = file;
 	}
+	if (!OidIsValid(database))
+		return;
+	if (handle)
+		pfree(handle);
+	context = MemoryContextSwitchTo(TopMemoryContext);
+	if (pgscale_worker_launch("pgscale sweeper keep", "pgscale_sweeper_kept_main", (int32) database, true, &handle))
+		memcpy(asked, now, sizeof(asked));
+	else
+		handle = NULL;			/* at the next look */
+	MemoryContextSwitchTo(context);
 }
 
 void
@@ -594,7 +549,6 @@ pgscale_sweeper_kept_request(void)
 void
 pgscale_sweeper_kept_startup(void)
 {
-	static bool follows = false;
 	bool		there;
 
 	pgscale_sweeper_kept_list = ShmemInitStruct("pgscale sweeper keep", sizeof(PgscaleSweeperKeptList), &there);
@@ -606,12 +560,4 @@ pgscale_sweeper_kept_startup(void)
 	pg_atomic_init_u32(&pgscale_sweeper_kept_list->version, 0);
 	(void) unlink(KEPT_TEMP);
 	read_kept_file();
-
-	/* in the postmaster, once; its children have both of it */
-	if (!follows)
-	{
-		RegisterXactCallback(kept_transaction_end, NULL);
-		CacheRegisterSyscacheCallback(RELOID, class_changed, (Datum) 0);
-	}
-	follows = true;
 }

@@ -577,6 +577,8 @@ sweep_round(void)
 	if (reconsiders)
 	{
 		sweeper_reconsider(now);
+		if (share->number == 0)
+			pgscale_sweeper_kept_follow();
 		watched = now;
 	}
 
