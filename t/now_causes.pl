@@ -114,9 +114,16 @@ $db->poll_ok(qq{SELECT f.rule FROM $its, LATERAL pgscale_internal.now_findings(j
     'now', '{"s": 6, "active": 8, "kinds": {"cpu": 1.5}}'::jsonb, 'usual', '{"s": 0}'::jsonb,
     'computing', jsonb_build_array((c || '{"cpus": 1, "running": true}') - '{ran_s,cpu_s}'::text[]))) f
     WHERE f.pid = } . $runaway->pid, 'and is named', 'cpu_runaway');
-$db->sql('SELECT pg_cancel_backend(' . $runaway->pid . ')');
-$runaway->finish;
-$runaway->quit;
+my $second = session($node);
+$second->start('SELECT count(*) FROM generate_series(1, 1000000) a, generate_series(1, 1000000) b');
+$db->poll_ok("SELECT count(*) FROM $its WHERE (c->>'cpus')::float8 > 0 AND c->>'pid' IN ('" . $runaway->pid . q{', '} . $second->pid . q{')},
+    'each of two is watched', 2);
+for my $computing ($runaway, $second)
+{
+    $db->sql('SELECT pg_cancel_backend(' . $computing->pid . ')');
+    $computing->finish;
+    $computing->quit;
+}
 
 my $commented = session($node);
 $commented->start(qq{/* of the\nnight */ DO 'BEGIN PERFORM pg_sleep(600); END'});

@@ -261,6 +261,7 @@ is(kept('relation'), 'hot', 'a rollback does not take it back');
     chmod 0700, $node->data_dir . '/pg_stat' or die $!;
     is(kept('fraction'), '0.1', 'what cannot be written is not in force');
     is(slurp_file($file), $content, 'and the file is as it was');
+    unlike(slurp_file($node->logfile), qr/could not fsync/, 'of others the folder was synced, too');
 }
 
 ### Other databases

@@ -101,6 +101,7 @@ typedef struct PgscaleArchiveWait
 {
 	int64		key;			/* a hash of whose it is and of what */
 	int64		event;			/* a hash of the wait event only */
+	int64		owner;			/* a hash of whose it is only */
 	double		ms;
 } PgscaleArchiveWait;
 

@@ -13,8 +13,8 @@
  * from the "other" entry of its event: sums stay exact, and no time is archived twice.
  * The sampler also moves time from a wait to CPU when it learns later that the process
  * ran.  So a loss is first subtracted from the deltas of other waits of the same owner,
- * and the rest from their future deltas.  After a reset everything in the profile is
- * new.
+ * and the rest from its future deltas.  Both may happen to a wait, so what its "other"
+ * entry has not got is its owner's.  After a reset everything in the profile is new.
  *
  * Counters come in the order of their names.  Each has a marker, a hash of its name and
  * of its reset time.  A counter is unknown for this row if its marker changed, if its
@@ -144,7 +144,6 @@ typedef struct Grown
 	int			n;
 	PgscaleArchiveWait *waits;
 	bool	   *folded;
-	int64	   *owners;
 	double	   *ms;
 } Grown;
 
@@ -162,22 +161,41 @@ static double
 take_off_owner(Grown *grown, int64 owner, double missing)
 {
 	for (int i = 0; i < grown->n && missing > 0; i++)
-		if (!grown->folded[i] && grown->owners[i] == owner)
+		if (!grown->folded[i] && grown->waits[i].owner == owner)
 			missing = take_off(&grown->ms[i], missing);
 	return missing;
 }
 
-/* Of the folded one of that event; events beyond those that have one of their own share the others. */
+/* Of the folded one of that event. */
 static double
-take_off_folded(Grown *grown, int64 event, double missing)
+take_off_event(Grown *grown, int64 event, double missing)
 {
 	for (int i = 0; i < grown->n && missing > 0; i++)
 		if (grown->folded[i] && grown->waits[i].event == event)
 			missing = take_off(&grown->ms[i], missing);
+	return missing;
+}
+
+/* Of any folded one: events beyond those that have one of their own share one. */
+static double
+take_off_folded(Grown *grown, double missing)
+{
 	for (int i = 0; i < grown->n && missing > 0; i++)
 		if (grown->folded[i])
 			missing = take_off(&grown->ms[i], missing);
 	return missing;
+}
+
+/* Future deltas of folded ones are less by that much. */
+static void
+owe_folded(Grown *grown, double missing)
+{
+	for (int i = 0; i < grown->n; i++)
+		if (grown->folded[i])
+		{
+			grown->waits[i].ms += missing;
+			return;
+		}
 }
 
 static void
@@ -198,9 +216,15 @@ wait_growth(Grown *grown)
 	}
 	for (int i = 0; i < nold; i++)
 	{
+		double		missing = baseline->waits[i].ms;
+
 		CHECK_FOR_INTERRUPTS();
-		if (!matched[i])
-			(void) take_off_folded(grown, baseline->waits[i].event, baseline->waits[i].ms);
+		if (matched[i])
+			continue;
+		missing = take_off_event(grown, baseline->waits[i].event, missing);
+		missing = take_off_owner(grown, baseline->waits[i].owner, missing);
+		missing = take_off_folded(grown, missing);
+		owe_folded(grown, missing);
 	}
 	for (int i = 0; i < grown->n; i++)
 	{
@@ -210,8 +234,9 @@ wait_growth(Grown *grown)
 		if (missing <= 0)
 			continue;
 		grown->ms[i] = 0;
-		missing = take_off_owner(grown, grown->owners[i], missing);
-		missing = take_off_folded(grown, grown->waits[i].event, missing);
+		missing = take_off_owner(grown, grown->waits[i].owner, missing);
+		missing = take_off_event(grown, grown->waits[i].event, missing);
+		missing = take_off_folded(grown, missing);
 		grown->waits[i].ms += missing;
 	}
 }
@@ -241,14 +266,13 @@ pgscale_archive_wait_growth(PG_FUNCTION_ARGS)
 	grown.n = n;
 	grown.waits = palloc(mul_size(Max(n, 1), sizeof(PgscaleArchiveWait)));
 	grown.folded = palloc(mul_size(Max(n, 1), sizeof(bool)));
-	grown.owners = palloc(mul_size(Max(n, 1), sizeof(int64)));
 	grown.ms = palloc(mul_size(Max(n, 1), sizeof(double)));
 	for (int i = 0; i < n; i++)
 	{
 		grown.waits[i].key = DatumGetInt64(keys[i]);
 		grown.waits[i].event = DatumGetInt64(keys[n + i]);
 		grown.waits[i].ms = DatumGetFloat8(ms[i]);
-		grown.owners[i] = DatumGetInt64(keys[2 * n + i]);
+		grown.waits[i].owner = DatumGetInt64(keys[2 * n + i]);
 		grown.folded[i] = DatumGetInt64(keys[3 * n + i]) != 0;
 	}
 	wait_growth(&grown);
