@@ -11,6 +11,7 @@ my $amcheck = have_module('amcheck');
 my $node = pgscale_node('main', init => [ extra => ['--data-checksums'] ], conf => <<"EOC");
 ${\ sweeper_conf()}
 shared_buffers = 1MB
+bgwriter_lru_maxpages = 100
 synchronous_commit = off
 fsync = on
 pgscale.sweeper_policy = adaptive

@@ -268,8 +268,17 @@ is(kept('relation'), 'hot', 'a rollback does not take it back');
 
 $db->sql('CREATE DATABASE other');
 my $other = session($node, dbname => 'other');
-$other->sql(q{CREATE EXTENSION pgscale; CREATE TABLE theirs (i int); SELECT pgscale.keep('theirs', 0.2)});
-is(kept('database, relation, state'), "postgres|hot|in force\nother|theirs|in force", 'of each database');
+$other->sql(q{CREATE EXTENSION pgscale; CREATE TABLE theirs (i int); INSERT INTO theirs VALUES (1); SELECT pgscale.keep('theirs', 0.2)});
+is(kept('database, relation, state'), "postgres|hot|no effect: it has no pages, or its file is being looked for\nother|theirs|in force",
+    'of each database; one has no pages');
+# its worker cannot connect, and is started again
+my $log = -s $node->logfile;
+$db->sql('ALTER DATABASE other ALLOW_CONNECTIONS false');
+$other->sql('VACUUM FULL theirs');
+until_ok(sub { slurp_file($node->logfile, $log) =~ /FATAL: .*not currently accepting connections/ }, 'a worker fails');
+like(kept('state'), qr/\nno effect: it has no pages, or its file is being looked for$/, 'which is said');
+$db->sql('ALTER DATABASE other ALLOW_CONNECTIONS true');
+in_time_ok(sub { kept('state') =~ /in force$/ }, 'another one finds the file');
 $other->quit;
 
 # A copy of a database has the same OIDs.
@@ -308,9 +317,13 @@ follows('warm', 'and the file is known');
 $db->sql('ALTER DATABASE other SET TABLESPACE there');
 $db->poll_ok(q{SELECT state IN ('in force', 'no effect: the sweeper is warming up') AND relfilenode IS NOT NULL FROM pgscale.kept_relations WHERE relation = 'theirs'},
     'a database that moved');
+$log = -s $node->logfile;
 $db->sql('DROP DATABASE other');
 is($db->sql(q{SELECT database ~ '^\d+$', state FROM pgscale.kept_relations WHERE relation = 'theirs'}),
     't|its database was dropped', 'a database that was dropped');
+$db->sql('VACUUM FULL warm');
+follows('warm', 'others are followed as before');
+unlike(slurp_file($node->logfile, $log), qr/FATAL/, 'and nobody connects to it');
 $db->sql(q{SELECT pgscale.keep('warm', 0)});
 is(kept('relation'), 'hot', 'the next call forgets it');
 $db->sql('DROP TABLESPACE there');
@@ -360,7 +373,7 @@ for my $problem (sort keys %bad)
 }
 unlink $file;
 mkdir $file or die $!;
-my $log = -s $node->logfile;
+$log = -s $node->logfile;
 begin();
 like(substr(slurp_file($node->logfile), $log), qr/ignoring "[^"]*keep.stat": it is not a regular file/, 'nor by a folder');
 like($db->sql($health), qr/; no relation is kept, because \S+keep\.stat is not a file\|.*remove it, and call pgscale\.keep/,

@@ -250,6 +250,7 @@ describe_effect(const PgscaleSweeperKept *kept)
 {
 	PgscaleSweeperShare *leader = pgscale_sweeper_share(0);
 	PgscaleSweeperState state = leader->state;
+	ino_t		file;
 
 	if (!SearchSysCacheExists1(DATABASEOID, ObjectIdGetDatum(kept->database)))
 		return "its database was dropped";
@@ -266,7 +267,7 @@ describe_effect(const PgscaleSweeperKept *kept)
 		case PGSCALE_SWEEPER_WORKING:
 			break;
 	}
-	return kept->found ? "in force" : "no effect: its file is being looked for";
+	return pgscale_sweeper_kept_has_pages(kept, &file) ? "in force" : "no effect: it has no pages, or its file is being looked for";
 }
 
 /* Buffers that all sweepers have met in their last laps; less than 0: not known. */

@@ -12,6 +12,8 @@
 
 #include "postgres.h"
 
+#include <sys/types.h>
+
 #include "common/relpath.h"
 #include "datatype/timestamp.h"
 #include "port/atomics.h"
@@ -94,7 +96,10 @@ extern void pgscale_sweeper_kept_change(void (*change) (PgscaleSweeperKept *list
 /* What the catalogs say of a relation of this database.  False if it is not there. */
 extern bool pgscale_sweeper_kept_look_up(const PgscaleSweeperKept *kept, PgscaleSweeperKept *now);
 
-/* In worker 1, now and then: if a relation's file is gone or not known, its database is looked up. */
+/* Is its file known, and are there pages?  If not, there may be another file by now.  *file: the inode, 0: none. */
+extern bool pgscale_sweeper_kept_has_pages(const PgscaleSweeperKept *kept, ino_t *file);
+
+/* In worker 1, now and then: the databases of those that have none are looked up. */
 extern void pgscale_sweeper_kept_follow(void);
 
 /* A copy of the list.  Returns how many places are taken. */

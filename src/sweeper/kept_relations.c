@@ -16,8 +16,9 @@
  * Nearly everything that gives a relation another file empties or removes the old one at
  * the commit: VACUUM FULL, CLUSTER, REINDEX, TRUNCATE, another tablespace, of the database,
  * too, a live move, and where recovery replays that.  So a rollback, a prepared transaction
- * and a standby need no care.  The catalogs that are an exception cannot be kept.  A file
- * that was looked up is looked up again when it is another one: an empty table stays empty.
+ * and a standby need no care.  The catalogs that are an exception cannot be kept.  Where
+ * the answer leaves it as it was, as with an empty table, or where the worker failed, it is
+ * asked again later, and ever less often.
  *
  * REINDEX CONCURRENTLY makes a new index, which gets the name of the old one, and leaves
  * the old one invalid.  So the list follows an index that is gone or invalid to the index
@@ -65,6 +66,7 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/resowner.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
@@ -108,11 +110,17 @@ typedef struct FileContent
 	pg_crc32c	room_for_crc;
 } FileContent;
 
+/* Between two look-ups of a relation that is as it was before: at first, and at most. */
+#define AGAIN_NS		(10 * NS_PER_S)
+#define AGAIN_MOST_NS	(3600 * NS_PER_S)
+
 /* What worker 1 saw of a place when it last had its database looked up. */
 typedef struct Asked
 {
 	uint32		changes;
 	ino_t		file;			/* 0: none */
+	int64		pause_ns;		/* until it asks again if all is as it was */
+	int64		at_ns;
 } Asked;
 
 PgscaleSweeperKeptList *pgscale_sweeper_kept_list = NULL;
@@ -479,21 +487,36 @@ pgscale_sweeper_kept_main(Datum arg)
 	proc_exit(0);
 }
 
-/* Is there nothing that could be a page of it?  *file: that which is there, if any. */
-static bool
-is_gone(const PgscaleSweeperKept *kept, ino_t *file)
+bool
+pgscale_sweeper_kept_has_pages(const PgscaleSweeperKept *kept, ino_t *file)
 {
 	char		path[MAXPGPATH];
 	struct stat there;
 
 	*file = 0;
 	if (!kept->found)
-		return true;
+		return false;
 	pgscale_relation_file_path(path, kept->file, INVALID_PROC_NUMBER, MAIN_FORKNUM, 0);
 	if (stat(path, &there) != 0)
-		return true;
+		return false;
 	*file = there.st_ino;
-	return there.st_size == 0;
+	return there.st_size > 0;
+}
+
+/* In a process without a database. */
+static bool
+database_is_there(Oid database)
+{
+	ResourceOwner owner = CurrentResourceOwner;
+	MemoryContext context = CurrentMemoryContext;
+	bool		there;
+
+	StartTransactionCommand();
+	there = SearchSysCacheExists1(DATABASEOID, ObjectIdGetDatum(database));
+	CommitTransactionCommand();
+	CurrentResourceOwner = owner;
+	MemoryContextSwitchTo(context);
+	return there;
 }
 
 void
@@ -502,40 +525,47 @@ pgscale_sweeper_kept_follow(void)
 	static Asked asked[PGSCALE_SWEEPER_KEPT_MOST];
 	static BackgroundWorkerHandle *handle = NULL;
 	static int64 looked = 0;
+	const int64 now = pgscale_timer_clock();
 	PgscaleSweeperKept list[PGSCALE_SWEEPER_KEPT_MOST];
-	Asked		now[PGSCALE_SWEEPER_KEPT_MOST];
 	MemoryContext context;
 	Oid			database = InvalidOid;
 	pid_t		pid;
 
-	if (pgscale_sweeper_kept_list->relations == 0 || pgscale_timer_clock() - looked < NS_PER_S)
+	if (pgscale_sweeper_kept_list->relations == 0 || now - looked < NS_PER_S)
 		return;
-	looked = pgscale_timer_clock();
-	if (handle && GetBackgroundWorkerPid(handle, &pid) != BGWH_STOPPED)
-		return;
+	looked = now;
+	if (handle)
+	{
+		if (GetBackgroundWorkerPid(handle, &pid) != BGWH_STOPPED)
+			return;
+		pfree(handle);
+		handle = NULL;
+	}
 	(void) pgscale_sweeper_kept_copy(list);
-	memcpy(now, asked, sizeof(now));
 	for (int place = 0; place < PGSCALE_SWEEPER_KEPT_MOST; place++)
 	{
 		const PgscaleSweeperKept *kept = &list[place];
+		Asked	   *last = &asked[place];
 		ino_t		file;
+		bool		same;
 
-		if (!OidIsValid(kept->relation) || (OidIsValid(database) && kept->database != database) || !is_gone(kept, &file) ||
-			(asked[place].changes == kept->changes && asked[place].file == file))
+		if (!OidIsValid(kept->relation) || (OidIsValid(database) && kept->database != database) ||
+			pgscale_sweeper_kept_has_pages(kept, &file))
+			continue;
+		same = last->changes == kept->changes && last->file == file;
+		if (same && now - last->at_ns < last->pause_ns)
 			continue;
 		database = kept->database;
-		now[place].changes = kept->changes;
-		now[place].file = file;
+		last->changes = kept->changes;
+		last->file = file;
+		last->pause_ns = same ? Min(2 * last->pause_ns, AGAIN_MOST_NS) : AGAIN_NS;
+		last->at_ns = now;
 	}
-	if (!OidIsValid(database))
+	if (!OidIsValid(database) || !database_is_there(database))
 		return;
-	if (handle)
-		pfree(handle);
 	context = MemoryContextSwitchTo(TopMemoryContext);
-	if (pgscale_worker_launch("pgscale sweeper keep", "pgscale_sweeper_kept_main", (int32) database, true, &handle))
-		memcpy(asked, now, sizeof(asked));
-	else
-		handle = NULL;			/* at the next look */
+	if (!pgscale_worker_launch("pgscale sweeper keep", "pgscale_sweeper_kept_main", (int32) database, true, &handle))
+		handle = NULL;			/* the server has no slot now */
 	MemoryContextSwitchTo(context);
 }
 

@@ -39,7 +39,6 @@ shared_buffers = 16MB
 max_connections = 50
 dynamic_shared_memory_type = mmap
 autovacuum = off
-jit = off
 restart_after_crash = on
 log_statement = none
 EOC
