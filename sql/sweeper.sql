@@ -29,7 +29,7 @@ SELECT worker, writers, mode IN ('freelist', 'window') AS mode, state, reason, s
 SELECT feature, enabled, state, reason ~ '^it is switched off' AS reason FROM pgscale.health WHERE feature = 'sweeper' \gx
 -- nothing was ever chosen; the memory is there, in proportion to the buffers
 SELECT r.worker, policy, choice, evictions, reads_saved, switches, shadow_references, shadow_misses, chosen_misses, half_lives, shadow_sample,
-       restored, restore_problem, memory_bytes BETWEEN 16 * s.buffers AND 64 * s.buffers + 1048576 AS memory, r.stats_reset = s.stats_reset AS reset
+       restored, restore_problem, memory_bytes BETWEEN 16 * s.buffers AND 64 * s.buffers + 4 * 1048576 AS memory, r.stats_reset = s.stats_reset AS reset
   FROM pgscale.replacement_stats r JOIN pgscale.sweeper_stats s USING (worker) \gx
 
 -- a reset

@@ -8,7 +8,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my ($ENOSPC, $EIO) = (28, 5);
-my ($WRITERS, $WRITE, $SYNC) = (-3, 2, 4);
+my ($WRITERS, $SWEEPER, $OPEN, $WRITE, $SYNC) = (-3, -4, 1, 2, 4);
 my $library = compiled('faults') // plan skip_all => 'no compiler';
 $ENV{PGSCALE_FAULTS} = PostgreSQL::Test::Utils::tempdir() . '/orders';
 order();
@@ -82,6 +82,26 @@ $db->churn_right('with all data');
 $db->sweeps_on('the sweeper works again');
 $db->churn_end(@churning);
 $db->churn_right('the data is right');
+
+# No dynamic shared memory for it, as in a container with a small /dev/shm
+$db->set('pgscale.sweeper', 'off');
+$db->poll_ok('SELECT state FROM pgscale.sweeper_stats', 'switched off', 'off');
+$log = -s $node->logfile;
+order(pid => $SWEEPER, kinds => $OPEN, error => $ENOSPC, always => 1, word => 'pg_dynshmem/');
+$db->set('pgscale.sweeper', 'on');
+$db->poll_ok(q{SELECT state, reason ~ '^the server could not give sweeper 1 its \d+ MB of dynamic shared memory$', action LIKE '%/dev/shm%'
+    FROM pgscale.health WHERE feature = 'sweeper'}, 'without memory it is broken, and says why', 'broken|t|t');
+is($db->sql('SELECT bool_and(mean_score IS NULL) FROM pgscale.relation_buffers'), 't', 'nothing of a page is known');
+my $lines = () = slurp_file($node->logfile, $log) =~ /ERROR:  could not open shared memory segment/g;
+is($lines, 1, 'the log has the reason, once a minute');
+order();
+$db->set('pgscale.sweeper', 'off');
+$db->poll_ok(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pgscale sweeper 1'}, 'off, it ends at once', 0);
+$db->set('pgscale.sweeper', 'on');
+@churning = churn($node, 4);
+$db->sweeps_on('with memory it works');
+$db->churn_end(@churning);
+$db->poll_ok('SELECT bool_or(mean_score >= 0) FROM pgscale.relation_buffers', 'and sessions see what it knows');
 $db->quit;
 $node->stop;
 

@@ -152,12 +152,13 @@ is($db->sql('SELECT string_agg(worker::text, $$ $$), sum(buffers), max(buffers) 
 $db->poll_ok(q{SELECT string_agg(backend_type || ': ' || n, ', ' ORDER BY backend_type COLLATE "C") FROM
     (SELECT backend_type, count(*) AS n FROM pg_stat_activity WHERE backend_type LIKE 'pgscale sweeper%' GROUP BY 1) a},
     'each has its processes', join ', ', (map { "pgscale sweeper $_: 1" } 1 .. 3), map { "pgscale sweeper writer $_: 2" } 1 .. 3);
-is(replacement('sum(memory_bytes) <= (SELECT allocated_size FROM pg_shmem_allocations WHERE name = $$pgscale sweeper policy$$)'),
-    't',
-    'their memory is an area of its own');
+my $segments = q{SELECT count(*) FROM pg_ls_dir('pg_dynshmem') f
+    WHERE (pg_stat_file('pg_dynshmem/' || f)).size IN (SELECT memory_bytes FROM pgscale.replacement_stats)};
+is($db->sql($segments), 3, 'each has a dynamic segment');
 $db->churn_end(@churning);
 $db->set('pgscale.sweeper', 'off');
 $db->poll_ok(q{SELECT bool_and(state = 'off') FROM pgscale.sweeper_stats}, 'all are switched off');
+$db->poll_ok($segments, 'and give their memory back', 0);
 is($db->sql('SELECT bool_and(consumed + reused <= supplied_clean + supplied_written + buffers / 4 + 1), sum(errors)
     FROM pgscale.sweeper_stats'), 't|0', 'no more is taken than was supplied');
 $db->churn_right('the data is right');

@@ -1,4 +1,4 @@
-# What the sweeper's policy remembers, over a restart of the server: kept by a clean shutdown, by each sweeper for itself; nothing
+# What the sweeper's policy remembers, over a restart of the sweeper or the server: each sweeper keeps it when it ends; nothing
 # after a crash; and whatever a file says, the server starts, and the reason why it is ignored is in the log and in
 # replacement_stats. Which pages are kept, with which scores, and what files are ignored, is checked in t/lib/policy_steps.c.
 use strict;
@@ -132,10 +132,21 @@ ok(!-e $file, 'and there is nothing to write');
 write_bytes($file, $good);
 begin('pgscale.sweeper = on');
 is(restored(), "$buffers|", 'on again, one that was put back is read');
+sweeps();
+$db->poll_ok('SELECT evictions > 0 FROM pgscale.replacement_stats', 'it counts');
+my $counted = $db->sql('SELECT evictions FROM pgscale.replacement_stats');
 $db->set('pgscale.sweeper', 'off');
-$db->poll_ok('SELECT state FROM pgscale.sweeper_stats', 'switched off', 'off');
+until_ok(sub { -e $file }, 'switched off, it keeps what it knows');
+is($db->sql("SELECT evictions >= $counted FROM pgscale.replacement_stats"), 't', 'its counts stay');
+$db->set('pgscale.sweeper', 'on');
+$db->poll_ok('SELECT restored FROM pgscale.replacement_stats', 'switched on, it goes on with that', header($good)->{pages});
+until_ok(sub { !-e $file }, 'and the file is gone');
+sweeps();
+is($db->sql("SELECT evictions > $counted FROM pgscale.replacement_stats"), 't', 'and counts on');
+$db->set('pgscale.sweeper', 'off');
+until_ok(sub { -e $file }, 'off again');
 end();
-ok(!-e $file, 'a sweeper that is off at the shutdown keeps nothing');
+ok(-e $file, 'the file stays over a shutdown');
 $node->start;
 $node->safe_psql('postgres', 'ALTER SYSTEM RESET pgscale.sweeper');
 $node->stop;

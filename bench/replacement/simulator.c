@@ -92,6 +92,7 @@ static int	list_used = 0;
 static uint64 clock_hand = 0;
 static int64 now_ns = 0;
 static int64 cpu_ns = 0;		/* in this tick */
+PgscaleSweeperMemory pgscale_sweeper_memory;
 static PgscaleSweeperShare *share;
 static PgscaleSweeperRun queue[PGSCALE_RUNS_QUEUED];
 static uint64 queue_put = 0;
@@ -298,7 +299,7 @@ pgscale_sweeper_share(int number)
 }
 
 bool
-pgscale_sweeper_put_run(PgscaleSweeperShare *s, const PgscaleSweeperRun *run)
+pgscale_sweeper_put_run(PgscaleSweeperQueues *q, const PgscaleSweeperRun *run)
 {
 	if (queue_put - queue_taken >= QUEUE)
 		return false;
@@ -307,14 +308,14 @@ pgscale_sweeper_put_run(PgscaleSweeperShare *s, const PgscaleSweeperRun *run)
 }
 
 uint32
-pgscale_sweeper_queued_runs(PgscaleSweeperShare *s)
+pgscale_sweeper_queued_runs(PgscaleSweeperQueues *q)
 {
 	/* The room that seems left is that of the queue here. */
 	return (uint32) (queue_put - queue_taken) + PGSCALE_RUNS_QUEUED - QUEUE;
 }
 
 int
-pgscale_sweeper_pending(PgscaleSweeperShare *s)
+pgscale_sweeper_pending(PgscaleSweeperShare *s, PgscaleSweeperQueues *q)
 {
 	int			n = 0;
 
@@ -327,9 +328,9 @@ pgscale_sweeper_pending(PgscaleSweeperShare *s)
 
 /* All of it is in the first writer's hands. */
 bool
-pgscale_sweeper_take_written(PgscaleSweeperWriter *writer, PgscaleSweeperSwept *swept, bool *lost)
+pgscale_sweeper_take_written(PgscaleSweeperWritten *by, PgscaleSweeperSwept *swept, bool *lost)
 {
-	if (writer != &share->writers[0] || written_taken == written_put)
+	if (by != &pgscale_sweeper_memory.queues->written[0] || written_taken == written_put)
 		return false;
 	*swept = written[written_taken++ % NBuffers];
 	return true;
@@ -636,11 +637,13 @@ set_up(int policy)
 	written = calloc(NBuffers, sizeof(PgscaleSweeperSwept));
 	where = malloc(pages * sizeof(int));
 	memset(where, -1, pages * sizeof(int));
-	share = calloc(1, sizeof(PgscaleSweeperShare) + NBuffers * sizeof(PgscaleSweeperSupplied));
+	share = calloc(1, sizeof(PgscaleSweeperShare));
 	share->buffers = NBuffers;
 	share->stack_size = NBuffers / 4;
-	share->pages = calloc(NBuffers, sizeof(PgscaleSweeperPage));
-	share->policy_memory = calloc(1, most_memory());
+	pgscale_sweeper_memory.queues = calloc(1, sizeof(PgscaleSweeperQueues));
+	pgscale_sweeper_memory.stack = calloc(NBuffers, sizeof(PgscaleSweeperSupplied));
+	pgscale_sweeper_memory.pages = calloc(NBuffers, sizeof(PgscaleSweeperPage));
+	pgscale_sweeper_memory.policy = calloc(1, most_memory());
 	share->policy = PGSCALE_SWEEPER_NO_POLICY;
 	share->high = (int) (NBuffers * pgscale_sweeper_settings.high_watermark);
 	share->low = (int) (0.4 * share->high);

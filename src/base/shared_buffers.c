@@ -58,7 +58,7 @@ StaticAssertDecl(PGSCALE_MAX_USAGE == BM_MAX_USAGE_COUNT,
 /* A header is locked for some instructions: some microseconds are enough. */
 #define READ_RETRIES	100
 
-bool		(*pgscale_buffer_page_worth) (int buf, const PgscalePage *page, PgscalePageWorth *worth) = NULL;
+const PgscalePageWorths *pgscale_buffer_worths = NULL;
 
 bool
 pgscale_buffer_page_equal(const PgscalePage *a, const PgscalePage *b)

@@ -150,8 +150,18 @@ typedef struct PgscalePageWorth
 	bool		may_leave;
 } PgscalePageWorth;
 
-/* Set by that feature; any process may call it.  Returns false if the page in that buffer is not known. */
-extern bool (*pgscale_buffer_page_worth) (int buf, const PgscalePage *page, PgscalePageWorth *worth);
+/*
+ * Set by that feature, for sessions.  Pages are asked for between begin() and end(), which
+ * an error may leave out.  of() returns false if the page in that buffer is not known.
+ */
+typedef struct PgscalePageWorths
+{
+	void		(*begin) (void);
+	bool		(*of) (int buf, const PgscalePage *page, PgscalePageWorth *worth);
+	void		(*end) (void);
+} PgscalePageWorths;
+
+extern const PgscalePageWorths *pgscale_buffer_worths;
 
 /* How far the server's clock sweep has come, in buffers since its start. */
 extern uint64 pgscale_buffers_hand(void);

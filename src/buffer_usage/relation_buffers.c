@@ -98,7 +98,7 @@ add_worth(Fork *fork, int buf, const PgscalePage *page)
 {
 	PgscalePageWorth worth;
 
-	if (!pgscale_buffer_page_worth || !pgscale_buffer_page_worth(buf, page, &worth))
+	if (!pgscale_buffer_worths || !pgscale_buffer_worths->of(buf, page, &worth))
 		return;
 	fork->known++;
 	fork->score += worth.score;
@@ -181,7 +181,11 @@ pgscale_relation_buffers(PG_FUNCTION_ARGS)
 	Fork	   *fork;
 
 	InitMaterializedSRF(fcinfo, 0);
+	if (pgscale_buffer_worths)
+		pgscale_buffer_worths->begin();
 	count_buffers(forks);
+	if (pgscale_buffer_worths)
+		pgscale_buffer_worths->end();
 	pgscale_relation_files_each(name_forks, forks);
 
 	forks_start_iterate(forks, &i);

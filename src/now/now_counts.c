@@ -3,8 +3,8 @@
  * now_counts.c
  *	  What the sampler has seen in the last seconds, and in the hour before.
  *
- * Two rings of snapshots in shared memory, one of every two seconds and one of every
- * ten.  A snapshot has the time that sessions spent in each wait event, and some of the
+ * Rings of snapshots in shared memory, which thin out with age: one of every two seconds,
+ * one of every ten, and one of every minute.  A snapshot has the time that sessions spent in each wait event, and some of the
  * server's counters, both as sums that only grow.  So the difference of any two of them is
  * a period: the last seconds, the last minute, and what is usual, the hour before the
  * last half minute.
@@ -41,10 +41,28 @@
 #include "base/wait_events.h"
 #include "now/now.h"
 
-#define FINE_NS			(2 * NS_PER_S)
-#define COARSE_NS		(10 * NS_PER_S)
+typedef enum Age
+{
+	FINE,						/* half a minute */
+	COARSE,						/* two minutes */
+	HOUR,
+	NAGES
+} Age;
+
 #define NFINE			16
-#define NCOARSE			366
+#define NCOARSE			13
+#define NHOUR			62
+
+static const struct
+{
+	int64		period_ns;
+	int			first;			/* among all snapshots */
+	int			size;
+}			ages[] = {
+	[FINE] = {2 * NS_PER_S, 0, NFINE},
+	[COARSE] = {10 * NS_PER_S, NFINE, NCOARSE},
+	[HOUR] = {60 * NS_PER_S, NFINE + NCOARSE, NHOUR}
+};
 
 /* The sampler's table of events never shrinks, and a server knows some three hundred. */
 #define MAX_EVENTS		256
@@ -107,10 +125,8 @@ typedef struct Snapshot
 typedef struct Shared
 {
 	pg_atomic_uint64 epoch;		/* the sampler's process alone writes these */
-	pg_atomic_uint64 nfine;
-	pg_atomic_uint64 ncoarse;
-	Snapshot	fine[NFINE];
-	Snapshot	coarse[NCOARSE];
+	pg_atomic_uint64 n[NAGES];
+	Snapshot	snapshots[NFINE + NCOARSE + NHOUR];
 } Shared;
 
 static Shared *shared = NULL;
@@ -132,12 +148,10 @@ pgscale_now_counts_startup(void)
 
 	memset(shared, 0, sizeof(Shared));
 	pg_atomic_init_u64(&shared->epoch, 0);
-	pg_atomic_init_u64(&shared->nfine, 0);
-	pg_atomic_init_u64(&shared->ncoarse, 0);
-	for (int i = 0; i < NFINE; i++)
-		pgscale_change_init(&shared->fine[i].changes);
-	for (int i = 0; i < NCOARSE; i++)
-		pgscale_change_init(&shared->coarse[i].changes);
+	for (int age = 0; age < NAGES; age++)
+		pg_atomic_init_u64(&shared->n[age], 0);
+	for (int i = 0; i < lengthof(shared->snapshots); i++)
+		pgscale_change_init(&shared->snapshots[i].changes);
 }
 
 static void
@@ -176,16 +190,22 @@ snapshot_take(Snapshot *s, const PgscaleObservation *observation)
 	s->max_wal_size_mb = max_wal_size_mb;
 }
 
-static void
-snapshot_put(Snapshot *ring, int size, pg_atomic_uint64 *n, const Snapshot *s)
+static Snapshot *
+snapshot_at(Age age, uint64 number)
 {
-	const uint64 number = pg_atomic_read_u64(n);
-	Snapshot   *to = &ring[number % size];
+	return &shared->snapshots[ages[age].first + number % ages[age].size];
+}
+
+static void
+snapshot_put(Age age, const Snapshot *s)
+{
+	const uint64 number = pg_atomic_read_u64(&shared->n[age]);
+	Snapshot   *to = snapshot_at(age, number);
 
 	pgscale_change_begin_write(&to->changes);
 	memcpy(&to->epoch, &s->epoch, sizeof(Snapshot) - offsetof(Snapshot, epoch));
 	pgscale_change_end_write(&to->changes);
-	pg_atomic_write_u64(n, number + 1);
+	pg_atomic_write_u64(&shared->n[age], number + 1);
 }
 
 void
@@ -193,8 +213,7 @@ pgscale_now_counts_observe(const PgscaleObservation *observation)
 {
 	static uint64 epoch = 0;
 	static int64 observed_ns;
-	static int64 fine_ns;
-	static int64 coarse_ns;
+	static int64 next_ns[NAGES];	/* of observed_ns */
 	static Snapshot s;
 
 	if (epoch == 0 || observation->anew)
@@ -202,41 +221,35 @@ pgscale_now_counts_observe(const PgscaleObservation *observation)
 		epoch = pg_atomic_read_u64(&shared->epoch) + 1;
 		pg_atomic_write_u64(&shared->epoch, epoch);
 		observed_ns = 0;
-		fine_ns = FINE_NS;
-		coarse_ns = COARSE_NS;
+		memset(next_ns, 0, sizeof(next_ns));
 	}
 	else
-	{
 		observed_ns += observation->ns;
-		fine_ns += observation->ns;
-		coarse_ns += observation->ns;
-	}
-	if (fine_ns < FINE_NS)
+	if (observed_ns < next_ns[FINE])
 		return;
 
 	s.epoch = epoch;
 	s.clock_ns = pgscale_timer_clock();
 	s.observed_ns = observed_ns;
 	snapshot_take(&s, observation);
-	snapshot_put(shared->fine, NFINE, &shared->nfine, &s);
-	fine_ns = 0;
-	if (coarse_ns >= COARSE_NS)
-	{
-		snapshot_put(shared->coarse, NCOARSE, &shared->ncoarse, &s);
-		coarse_ns = 0;
-	}
+	for (int age = 0; age < NAGES; age++)
+		if (observed_ns >= next_ns[age])
+		{
+			snapshot_put(age, &s);
+			next_ns[age] = observed_ns + ages[age].period_ns;
+		}
 }
 
 /* The newest snapshot of an epoch (0: any) that was taken so long before a time or earlier; else the oldest one of it, if oldest. */
 static bool
-find_snapshot(Snapshot *ring, int size, pg_atomic_uint64 *n, uint64 epoch, int64 before_ns, bool oldest, Snapshot *found)
+find_snapshot(Age age, uint64 epoch, int64 before_ns, bool oldest, Snapshot *found)
 {
-	const uint64 end = pg_atomic_read_u64(n);
+	const uint64 end = pg_atomic_read_u64(&shared->n[age]);
 	bool		any = false;
 
-	for (uint64 i = end; i > 0 && i + size > end; i--)
+	for (uint64 i = end; i > 0 && i + ages[age].size > end; i--)
 	{
-		Snapshot   *from = &ring[(i - 1) % size];
+		Snapshot   *from = snapshot_at(age, i - 1);
 		Snapshot	copy;
 
 		pgscale_change_copy(&from->changes, &copy, from, sizeof(copy));
@@ -256,14 +269,14 @@ find_snapshot(Snapshot *ring, int size, pg_atomic_uint64 *n, uint64 epoch, int64
 static void
 cut_at_wal_size(const Snapshot *latest, Snapshot *from)
 {
-	const uint64 end = pg_atomic_read_u64(&shared->nfine);
+	const uint64 end = pg_atomic_read_u64(&shared->n[FINE]);
 
 	if (from->max_wal_size_mb == latest->max_wal_size_mb)
 		return;
 	*from = *latest;
 	for (uint64 i = end; i > 0 && i + NFINE > end; i--)
 	{
-		Snapshot   *older = &shared->fine[(i - 1) % NFINE];
+		Snapshot   *older = snapshot_at(FINE, i - 1);
 		Snapshot	copy;
 
 		pgscale_change_copy(&older->changes, &copy, older, sizeof(copy));
@@ -335,25 +348,25 @@ pgscale_now_counts(PG_FUNCTION_ARGS)
 	Snapshot	usual;
 	StringInfoData out;
 
-	if (!shared || !find_snapshot(shared->fine, NFINE, &shared->nfine, 0, now, false, &latest) ||
+	if (!shared || !find_snapshot(FINE, 0, now, false, &latest) ||
 		now - latest.clock_ns > STALLED_NS ||
-		!find_snapshot(shared->fine, NFINE, &shared->nfine, latest.epoch, latest.clock_ns - RECENT_NS, false, &from))
+		!find_snapshot(FINE, latest.epoch, latest.clock_ns - RECENT_NS, false, &from))
 		PG_RETURN_NULL();
 
 	initStringInfo(&out);
 	appendStringInfoChar(&out, '{');
 	put_period(&out, "recent", &from, &latest);
-	if (find_snapshot(shared->fine, NFINE, &shared->nfine, latest.epoch, latest.clock_ns - HALF_MINUTE_NS, true, &from))
+	if (find_snapshot(FINE, latest.epoch, latest.clock_ns - HALF_MINUTE_NS, true, &from))
 		put_period(&out, "half_minute", &from, &latest);
-	if (find_snapshot(shared->coarse, NCOARSE, &shared->ncoarse, latest.epoch, latest.clock_ns - MINUTE_NS, true, &from))
+	if (find_snapshot(COARSE, latest.epoch, latest.clock_ns - MINUTE_NS, true, &from))
 	{
 		cut_at_wal_size(&latest, &from);
 		if (from.observed_ns < latest.observed_ns)
 			put_period(&out, "minute", &from, &latest);
 		appendStringInfo(&out, ", \"max_wal_size_bytes\": " INT64_FORMAT, latest.max_wal_size_mb * PGSCALE_MB);
 	}
-	if (find_snapshot(shared->coarse, NCOARSE, &shared->ncoarse, latest.epoch, latest.clock_ns - USUAL_AGO_NS, false, &usual) &&
-		find_snapshot(shared->coarse, NCOARSE, &shared->ncoarse, latest.epoch, PG_INT64_MIN, true, &from) &&
+	if (find_snapshot(COARSE, latest.epoch, latest.clock_ns - USUAL_AGO_NS, false, &usual) &&
+		find_snapshot(HOUR, latest.epoch, PG_INT64_MIN, true, &from) &&
 		usual.observed_ns - from.observed_ns >= USUAL_LEAST_NS)
 		put_period(&out, "usual", &from, &usual);
 	appendStringInfoChar(&out, '}');

@@ -73,7 +73,7 @@
 static bool sampler_enabled = true;
 static int	sampler_period = 10;
 static int	sampler_profile_size = 5000;
-static int	sampler_history_size = 50000;
+static int	sampler_history_size = 40000;
 static int	sampler_history_period = 1000;
 static bool sampler_nested = false;
 
@@ -117,7 +117,7 @@ sampler_define_gucs(void)
 	DefineCustomIntVariable("pgscale.sampler_history_size",
 							"Number of single samples that are kept.",
 							NULL,
-							&sampler_history_size, 50000, 0, 10000000,
+							&sampler_history_size, 40000, 0, 10000000,
 							PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("pgscale.sampler_history_period",
 							"Time between two single samples that are kept.",

@@ -17,10 +17,10 @@
  * that the clock ages pages as on a stock server.  In a window each pass is expected, and
  * is no news.
  *
- * Both memories lie in shared memory, though one process uses them at a time.  So a
- * sweeper that was restarted or switched off goes on with what it knew.  What it has
- * missed meanwhile it sees as above.  All policies share one memory and learn the same,
- * whichever is in force: one that is chosen anew knows all that the one before knew.
+ * Both lie in the sweeper's own memory (segment.c).  All policies share one memory and
+ * learn the same, whichever is in force: one that is chosen anew knows all that the one
+ * before knew.  A sweeper that was restarted, or switched off and on, has what the one
+ * before kept in a file (saved_history.c).
  *
  * The tag is read without its lock, with the protocol of pgscale_buffer_read().  It may be
  * old a moment later, or torn, if the page is exchanged completely during the read; and two
@@ -38,10 +38,6 @@
  *
  * t/sweeper_ddl.pl exchanges pages under several sweeps, and t/lib/sweep_steps.c shows that
  * a name or a header that has changed is left alone.
- *
- * Failure: a process that is killed in a change makes the server set up all shared memory
- * again.  Only setting up the memory can be interrupted: then no policy is in force, and
- * the next process begins with that.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -73,31 +69,20 @@ clear_memory(void *memory, Size size)
 void
 pgscale_sweeper_policy_begin(PgscaleSweeperShare *share, int policy)
 {
+	const PgscaleSweeperMemory *memory = &pgscale_sweeper_memory;
+
 	Assert(policy >= 0 && policy < PGSCALE_SWEEPER_POLICIES);
 	if (share->policy != PGSCALE_SWEEPER_NO_POLICY)
+		pgscale_sweeper_policies[policy]->take_over(memory->policy);
+	else
 	{
-		pgscale_sweeper_policies[policy]->take_over(share->policy_memory);
-		share->policy = policy;
-		return;
+		clear_memory(memory->pages, share->buffers * sizeof(PgscaleSweeperPage));
+		clear_memory(memory->policy, pgscale_sweeper_policies[policy]->size(share->buffers));
+		pgscale_sweeper_policies[policy]->init(memory->policy, share->buffers);
+		share->policy_begun++;
+		pg_write_barrier();
 	}
-	share->policy_begun++;
-	pg_write_barrier();
-	clear_memory(share->pages, share->buffers * sizeof(PgscaleSweeperPage));
-	clear_memory(share->policy_memory, pgscale_sweeper_policies[policy]->size(share->buffers));
-	pgscale_sweeper_policies[policy]->init(share->policy_memory, share->buffers);
-	pg_write_barrier();
 	share->policy = policy;
-}
-
-void
-pgscale_sweeper_pages_init(PgscaleSweeperShare *share)
-{
-	/* What was never set up is not touched, and takes no memory. */
-	if (share->policy == PGSCALE_SWEEPER_NO_POLICY)
-		return;
-	pgscale_sweeper_policy(share)->take_over(share->policy_memory);
-	for (int i = 0; i < share->buffers; i++)
-		share->pages[i].followed = share->pages[i].offered = share->pages[i].passed = false;
 }
 
 PgscaleSweeperNews
@@ -115,20 +100,20 @@ pgscale_sweeper_page_seen(PgscaleSweeperShare *share, int buf, const PgscaleBuff
 		news = p->known ? PGSCALE_PAGE_REPLACED : PGSCALE_PAGE_FIRST_SEEN;
 		pgscale_sweeper_page_left(share, buf);
 		p->kept = false;
-		policy->arrived(share->policy_memory, at, hash, look->usage);
+		policy->arrived(pgscale_sweeper_memory.policy, at, hash, look->usage);
 		/* A page comes with one use. */
 		expected = 1;
 	}
 	else if (look->usage > expected)
 	{
 		news = PGSCALE_PAGE_USED;
-		policy->used(share->policy_memory, at, hash, look->usage - expected);
+		policy->used(pgscale_sweeper_memory.policy, at, hash, look->usage - expected);
 	}
 	else if (look->usage < expected)
 		news = PGSCALE_PAGE_LOWERED;
 	if (hand_ages)
 		for (int passes = expected - look->usage; passes > 0; passes--)
-			(void) policy->visit(share->policy_memory, at, p->kept);
+			(void) policy->visit(pgscale_sweeper_memory.policy, at, p->kept);
 	p->hash = hash;
 	p->left = look->usage;
 	p->known = true;
@@ -149,24 +134,13 @@ pgscale_sweeper_page_left(PgscaleSweeperShare *share, int buf)
 	PgscaleSweeperPage *p = pgscale_sweeper_page(share, buf);
 
 	if (p->known)
-		pgscale_sweeper_policy(share)->evicted(share->policy_memory, buf - share->first, p->hash);
+		pgscale_sweeper_policy(share)->evicted(pgscale_sweeper_memory.policy, buf - share->first, p->hash);
 	p->known = false;
 }
 
-/* A policy that begins meanwhile has nothing to report: so has what was read of it. */
-bool
-pgscale_sweeper_policy_report(const PgscaleSweeperShare *share, PgscaleSweeperPolicyReport *report, uint32 *begun)
+void
+pgscale_sweeper_policy_report(const PgscaleSweeperShare *share, PgscaleSweeperPolicyReport *report)
 {
-	const uint32 before = share->policy_begun;
-	int			policy;
-
-	pg_read_barrier();
-	policy = share->policy;
-	if (policy == PGSCALE_SWEEPER_NO_POLICY)
-		return false;
-	pg_read_barrier();
-	pgscale_sweeper_policies[policy]->report(share->policy_memory, share->buffers, report);
-	pg_read_barrier();
-	*begun = share->policy_begun;
-	return *begun == before;
+	memset(report, 0, sizeof(*report));
+	pgscale_sweeper_policy(share)->report(pgscale_sweeper_memory.policy, share->buffers, report);
 }

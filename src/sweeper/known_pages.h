@@ -46,16 +46,10 @@ typedef enum PgscaleSweeperNews
 } PgscaleSweeperNews;
 
 /*
- * Puts that policy in force.  The first one knows no page, and takes as long as clearing
- * the memory does.
+ * Puts that policy in force.  The first one in a process knows no page, and takes as long
+ * as clearing the memory does.
  */
 extern void pgscale_sweeper_policy_begin(PgscaleSweeperShare *share, int policy);
-
-/*
- * Once in a process: no buffer is on offer, and none is followed.  The policy goes on after
- * a pause.
- */
-extern void pgscale_sweeper_pages_init(PgscaleSweeperShare *share);
 
 /*
  * The buffer was just seen with that page: reports to the policy what happened to it
@@ -71,20 +65,14 @@ extern void pgscale_sweeper_page_raised(PgscaleSweeperShare *share, int buf, int
 /* The page that is known has left the buffer. */
 extern void pgscale_sweeper_page_left(PgscaleSweeperShare *share, int buf);
 
-/*
- * What the policy has to report, the number of its beginning in *begun.  Returns false if
- * that is nothing.  For any process.
- */
-extern bool pgscale_sweeper_policy_report(const PgscaleSweeperShare *share, PgscaleSweeperPolicyReport *report, uint32 *begun);
-
-/* What the policy knows of the page.  Returns false if it does not know it in that buffer.  For any process. */
-extern bool pgscale_sweeper_page_worth(int buf, const PgscalePage *page, PgscalePageWorth *worth);
+/* What the policy of this sweeper has to report, since it began. */
+extern void pgscale_sweeper_policy_report(const PgscaleSweeperShare *share, PgscaleSweeperPolicyReport *report);
 
 static inline PgscaleSweeperPage *
 pgscale_sweeper_page(const PgscaleSweeperShare *share, int buf)
 {
 	Assert(buf >= share->first && buf < share->first + share->buffers);
-	return &share->pages[buf - share->first];
+	return &pgscale_sweeper_memory.pages[buf - share->first];
 }
 
 /* The policy in force. */
@@ -99,7 +87,7 @@ pgscale_sweeper_policy(const PgscaleSweeperShare *share)
 static inline uint8
 pgscale_sweeper_rank(const PgscaleSweeperShare *share, int buf)
 {
-	const uint8 rank = pgscale_sweeper_policy(share)->rank(share->policy_memory, buf - share->first);
+	const uint8 rank = pgscale_sweeper_policy(share)->rank(pgscale_sweeper_memory.policy, buf - share->first);
 
 	return Max(rank, pgscale_sweeper_page(share, buf)->kept);
 }
@@ -109,7 +97,7 @@ static inline uint8
 pgscale_sweeper_visit(PgscaleSweeperShare *share, int buf, bool kept)
 {
 	pgscale_sweeper_page(share, buf)->kept = kept;
-	return pgscale_sweeper_policy(share)->visit(share->policy_memory, buf - share->first, kept);
+	return pgscale_sweeper_policy(share)->visit(pgscale_sweeper_memory.policy, buf - share->first, kept);
 }
 
 /* A kept page is left alone for as many rounds as any. */
@@ -118,7 +106,7 @@ pgscale_sweeper_header(const PgscaleSweeperShare *share, int buf)
 {
 	if (pgscale_sweeper_page(share, buf)->kept)
 		return PGSCALE_SWEEPER_HEADER_MOST;
-	return pgscale_sweeper_policy(share)->header(share->policy_memory, buf - share->first);
+	return pgscale_sweeper_policy(share)->header(pgscale_sweeper_memory.policy, buf - share->first);
 }
 
 #endif							/* PGSCALE_SWEEPER_KNOWN_PAGES_H */

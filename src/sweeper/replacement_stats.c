@@ -25,6 +25,7 @@
 #include "base/preload.h"
 #include "sweeper/known_pages.h"
 #include "sweeper/saved_history.h"
+#include "sweeper/segment.h"
 #include "sweeper/shares.h"
 #include "sweeper/sweeper.h"
 
@@ -32,28 +33,6 @@ PG_FUNCTION_INFO_V1(pgscale_replacement_stats);
 
 /* Of what the policy reports. */
 #define REPORT_COLUMNS	11
-
-/* Subtracts what had been reported at the last reset, unless the memory was set up after that. */
-static void
-subtract_base(PgscaleSweeperPolicyReport *report, const PgscaleSweeperBase *base, int n, uint32 begun)
-{
-	const PgscaleSweeperPolicyReport *from = &base->policy[n];
-
-	if (base->policy_begun[n] != begun)
-		return;
-	report->arrivals -= from->arrivals;
-	report->evictions -= from->evictions;
-	report->switches -= from->switches;
-	report->references -= from->references;
-	report->chosen_misses -= from->chosen_misses;
-	for (int i = 0; i < PGSCALE_SWEEPER_CANDIDATES; i++)
-		report->misses[i] -= from->misses[i];
-	for (int g = 0; g < PGSCALE_SWEEPER_GROUPS; g++)
-	{
-		report->clock_group[g] -= from->clock_group[g];
-		report->chosen_group[g] -= from->chosen_group[g];
-	}
-}
 
 const char *
 pgscale_sweeper_describe_choice(const PgscaleSweeperPolicyReport *report, int choice)
@@ -123,32 +102,50 @@ count_fallbacks(const PgscaleSweeperBase *base, double *served)
 	return (int64) (allocated - consumed);
 }
 
-static const PgscaleSweeperShare *
-share_of_buffer(int buf)
+/* The memories of all sweepers that run, from begin() to end(). */
+static PgscaleSweeperMemory memories[PGSCALE_SWEEPER_MAX_WORKERS];
+
+static void
+worths_begin(void)
 {
+	/* those of a call that an error ended are not mapped any more */
+	memset(memories, 0, sizeof(memories));
+	for (int n = 0; n < pgscale_sweeper_count(); n++)
+		(void) pgscale_sweeper_memory_attach(pgscale_sweeper_share(n), &memories[n]);
+}
+
+static void
+worths_end(void)
+{
+	for (int n = 0; n < pgscale_sweeper_count(); n++)
+		if (memories[n].segment)
+			dsm_detach(memories[n].segment);
+}
+
+/* The memory may change meanwhile; then a figure of one page is wrong, and no other. */
+static bool
+worth_of(int buf, const PgscalePage *page, PgscalePageWorth *worth)
+{
+	const PgscaleSweeperShare *share;
+	const PgscaleSweeperMemory *memory;
+	const PgscaleSweeperPolicy *policy;
 	int			n = 0;
 
 	while (buf >= pgscale_sweeper_share(n)->first + pgscale_sweeper_share(n)->buffers)
 		n++;
-	return pgscale_sweeper_share(n);
-}
-
-/* The memory may change meanwhile; then a figure of one page is wrong, and no other. */
-bool
-pgscale_sweeper_page_worth(int buf, const PgscalePage *page, PgscalePageWorth *worth)
-{
-	const PgscaleSweeperShare *share = share_of_buffer(buf);
-	const int	number = share->policy;
-	const PgscaleSweeperPolicy *policy;
-
-	if (number == PGSCALE_SWEEPER_NO_POLICY || !share->pages[buf - share->first].known ||
-		share->pages[buf - share->first].hash != pgscale_buffer_page_hash(page))
+	share = pgscale_sweeper_share(n);
+	memory = &memories[n];
+	buf -= share->first;
+	if (!memory->segment || share->policy == PGSCALE_SWEEPER_NO_POLICY ||
+		!memory->pages[buf].known || memory->pages[buf].hash != pgscale_buffer_page_hash(page))
 		return false;
-	policy = pgscale_sweeper_policies[number];
-	worth->score = exp2(policy->score(share->policy_memory, buf - share->first));
-	worth->may_leave = policy->rank(share->policy_memory, buf - share->first) == 0;
+	policy = pgscale_sweeper_policy(share);
+	worth->score = exp2(policy->score(memory->policy, buf));
+	worth->may_leave = policy->rank(memory->policy, buf) == 0;
 	return true;
 }
+
+const PgscalePageWorths pgscale_sweeper_worths = {worths_begin, worth_of, worths_end};
 
 /* pgscale_internal.replacement_stats(): one row a worker. */
 Datum
@@ -169,11 +166,10 @@ pgscale_replacement_stats(PG_FUNCTION_ARGS)
 
 	for (int n = 0; n < pgscale_sweeper_count(); n++)
 	{
-		const PgscaleSweeperShare *s = pgscale_sweeper_share(n);
+		PgscaleSweeperShare *s = pgscale_sweeper_share(n);
 		const int	policy = s->policy;
 		const char *problem = pgscale_sweeper_saved_problem(s->restore_problem);
 		PgscaleSweeperPolicyReport report;
-		uint32		begun;
 		uint64		misses[PGSCALE_SWEEPER_CANDIDATES] = {0};
 		double		saved = 0;
 		Datum		values[2 + REPORT_COLUMNS + 9] = {0};
@@ -183,9 +179,9 @@ pgscale_replacement_stats(PG_FUNCTION_ARGS)
 		values[i++] = Int32GetDatum(n + 1);
 		/* before it was ever at work, the one that it would begin with */
 		values[i++] = CStringGetTextDatum(pgscale_sweeper_policies[policy < 0 || s->observing ? pgscale_sweeper_settings.policy : policy]->name);
-		if (pgscale_sweeper_policy_report(s, &report, &begun))
+		if (pgscale_sweeper_reported(s, &report))
 		{
-			subtract_base(&report, &base, n, begun);
+			pgscale_sweeper_report_add(&report, &base.policy[n], true);
 			put_report(&report, values + i, nulls + i);
 		}
 		else

@@ -1,32 +1,28 @@
 /*-------------------------------------------------------------------------
  *
  * saved_history.c
- *	  Keeps what the policy remembers over a restart of the server.
+ *	  Keeps what the policy remembers, over a restart of the sweeper or of the server.
  *
  * After a restart all buffers are empty.  So what is worth keeping of a policy's memory
  * is the pages that it knows, in buffers or gone, each with its score, and its choice
  * among the candidates.  The pages come back as pages that have left: when one is read
- * again, the policy goes on with its score.  They are known by the hash of their names,
- * which is the server's own and the same at each start.  A page of a relation that was
- * dropped meanwhile takes a place until others need it.
+ * again, or is found in its buffer, the policy goes on with its score.  They are known by
+ * the hash of their names, which is the server's own and the same at each start.  A page
+ * of a relation that was dropped meanwhile takes a place until others need it.
  *
- * The postmaster writes a file for each sweeper at a clean shutdown, after all other
- * processes have ended (base/restart_file.c).  The sweepers could not: SIGTERM reaches
- * them before the last sessions end, and does not say whether the server ends.  After an
- * immediate shutdown or a crash the sweepers still have their places, or the postmaster
- * does not end in order; then nothing is written.  Of the pages those with the highest
+ * A sweeper writes its file when it ends, in whatever way but a crash; at a shutdown, what
+ * the last sessions do after that is missing.  Of the pages those with the highest
  * scores are kept, at most one for each buffer, and MOST_PAGES in all.  The pages are
  * walked twice: first to find the score from which on there is room, then to write them.
  *
- * The sweeper reads its file once, when it starts for the first time, and removes it.
- * The postmaster removes the files that no sweeper will read.  A file of another major
- * version, format, shared_buffers or number of sweepers, or a damaged one, is ignored:
- * the sweeper starts without a history, the log has the reason, and so has
- * pgscale.replacement_stats.  A checksum does not prove who wrote a file, but whatever
- * its pages and scores are, they only make a choice worse.
+ * The sweeper reads its file once, when it starts, and removes it.  The postmaster
+ * removes the files that no sweeper will read.  A file of another major version, format,
+ * shared_buffers or number of sweepers, or a damaged one, is ignored: the sweeper starts
+ * without a history, the log has the reason, and so has pgscale.replacement_stats.  A
+ * checksum does not prove who wrote a file, but whatever its pages and scores are, they
+ * only make a choice worse.
  *
- * Failure: a sweeper that ends while it reads has removed nothing, and reads again; a
- * page that it has read already is not remembered twice.
+ * Failure: a sweeper that ends while it reads has removed nothing, and writes nothing.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -97,6 +93,9 @@ typedef struct SavedCut
 	uint32		room;
 } SavedCut;
 
+/* Has this sweeper read its file? */
+static bool history_read = false;
+
 static const char *const problems[] = {
 	[PGSCALE_SAVED_GOOD] = NULL,
 	[PGSCALE_SAVED_SHORT] = "it is too short",
@@ -156,16 +155,17 @@ static int
 next_pages(const PgscaleSweeperShare *share, SavedWalk *walk, PgscaleSweeperRemembered *pages)
 {
 	const PgscaleSweeperPolicy *policy = pgscale_sweeper_policy(share);
+	const PgscaleSweeperMemory *memory = &pgscale_sweeper_memory;
 	int			n = 0;
 
 	for (; walk->buf < share->buffers && n < CHUNK; walk->buf++)
-		if (share->pages[walk->buf].known)
+		if (memory->pages[walk->buf].known)
 		{
-			pages[n].page = share->pages[walk->buf].hash;
-			pages[n++].score = policy->score(share->policy_memory, walk->buf);
+			pages[n].page = memory->pages[walk->buf].hash;
+			pages[n++].score = policy->score(memory->policy, walk->buf);
 		}
 	if (n == 0)
-		n = policy->departed(share->policy_memory, &walk->departed, pages, CHUNK);
+		n = policy->departed(pgscale_sweeper_memory.policy, &walk->departed, pages, CHUNK);
 	return n;
 }
 
@@ -247,23 +247,19 @@ put_saved(FILE *file, const PgscaleSweeperShare *share, const SavedHeader *heade
 	return pgscale_restart_file_put(file, &crc, sizeof(crc), 1);
 }
 
-/*
- * Writes what the share's policy remembers, if anything.  If its sweeper has not read the
- * file of the shutdown before, that one stays.
- */
-static void
-write_saved(const PgscaleSweeperShare *share)
+void
+pgscale_sweeper_saved_write(const PgscaleSweeperShare *share)
 {
 	SavedHeader header = saved_header(share);
 	SavedCut	cut;
 	PgscaleSweeperPolicyReport report;
-	uint32		begun;
 	char		name[MAXPGPATH];
 	char		temp[MAXPGPATH];
 	FILE	   *file;
 
-	if (!share->history_read || !pgscale_sweeper_policy_report(share, &report, &begun))
+	if (!history_read)
 		return;
+	pgscale_sweeper_policy_report(share, &report);
 	header.choice = report.preferred;
 	header.pages = find_saved_cut(share, Min(share->buffers, MOST_PAGES / pgscale_sweeper_count()), &cut);
 	if (header.pages == 0)
@@ -272,20 +268,6 @@ write_saved(const PgscaleSweeperShare *share)
 	name_files(share->number, name, temp);
 	file = AllocateFile(temp, PG_BINARY_W);
 	pgscale_restart_file_finish(file, file != NULL && put_saved(file, share, &header, &cut), temp, name);
-}
-
-/* In the postmaster, when all other processes are gone. */
-static void
-write_at_shutdown(int code, Datum arg)
-{
-	if (code != 0 || !pgscale_sweeper_wanted())
-		return;
-	/* Not if any sweeper was stopped in mid-air. */
-	for (int i = 0; i < pgscale_sweeper_count(); i++)
-		if (pg_atomic_read_u32(&pgscale_sweeper_share(i)->pid) != 0)
-			return;
-	for (int i = 0; i < pgscale_sweeper_count(); i++)
-		write_saved(pgscale_sweeper_share(i));
 }
 
 static void
@@ -310,7 +292,6 @@ pgscale_sweeper_saved_startup(void)
 		if (i >= pgscale_sweeper_count() || !pgscale_sweeper_wanted())
 			remove_if_there(name);
 	}
-	on_shmem_exit(write_at_shutdown, (Datum) 0);
 }
 
 /* Between two chunks. */
@@ -386,7 +367,7 @@ restore_saved(FILE *file, PgscaleSweeperShare *share, const SavedHeader *header)
 	PgscaleSweeperRemembered pages[CHUNK];
 	uint32		n;
 
-	policy->resume(share->policy_memory, header->choice);
+	policy->resume(pgscale_sweeper_memory.policy, header->choice);
 	share->restored = 0;
 	if (fseek(file, sizeof(*header), SEEK_SET) != 0)
 		return PGSCALE_SAVED_UNREADABLE;
@@ -397,7 +378,7 @@ restore_saved(FILE *file, PgscaleSweeperShare *share, const SavedHeader *header)
 		if (!pgscale_restart_file_get(file, pages, sizeof(*pages), n))
 			return PGSCALE_SAVED_UNREADABLE;
 		for (uint32 i = 0; i < n; i++)
-			policy->remember(share->policy_memory, &pages[i]);
+			policy->remember(pgscale_sweeper_memory.policy, &pages[i]);
 		share->restored += n;
 	}
 	return PGSCALE_SAVED_GOOD;
@@ -412,8 +393,6 @@ pgscale_sweeper_saved_read(PgscaleSweeperShare *share)
 	char		temp[MAXPGPATH];
 	FILE	   *file;
 
-	if (share->history_read)
-		return;
 	name_files(share->number, name, temp);
 	file = pgscale_restart_file_open(name);
 	if (file)
@@ -424,5 +403,5 @@ pgscale_sweeper_saved_read(PgscaleSweeperShare *share)
 		pgscale_restart_file_done(file, name, problems[problem], "The sweeper starts without a history.");
 	}
 	share->restore_problem = problem;
-	share->history_read = true;
+	history_read = true;
 }

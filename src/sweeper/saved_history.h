@@ -33,16 +33,16 @@ typedef enum PgscaleSweeperSavedProblem
 /* The problem in words; NULL: none. */
 extern const char *pgscale_sweeper_saved_problem(PgscaleSweeperSavedProblem problem);
 
-/*
- * In the postmaster, when shared memory has been set up: removes files that will not be
- * read, and has a file written for each sweeper when the server shuts down in order.
- */
+/* In the postmaster, when shared memory has been set up: removes files that will not be read. */
 extern void pgscale_sweeper_saved_startup(void);
 
-/*
- * In a sweeper, when its policy has begun: the first time since the server started, has
- * the policy go on with what it knew at the last shutdown, and removes the file.
- */
+/* In a sweeper, when its policy has begun: has it go on with what the one before knew, and removes the file. */
 extern void pgscale_sweeper_saved_read(PgscaleSweeperShare *share);
+
+/*
+ * In a sweeper that ends: writes what its policy remembers, if anything.  If it has not read
+ * the file of the one before, that one stays.
+ */
+extern void pgscale_sweeper_saved_write(const PgscaleSweeperShare *share);
 
 #endif							/* PGSCALE_SWEEPER_SAVED_HISTORY_H */

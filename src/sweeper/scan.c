@@ -136,7 +136,6 @@ pgscale_sweeper_scan_init(PgscaleSweeperShare *share)
 	mine = share;
 	dirty_share = found = 0;
 	may_pass = (double) PASS_LAPS * share->buffers;
-	pgscale_sweeper_pages_init(share);
 	pgscale_sweeper_set_init(share->first, share->buffers, Max(Min(share->buffers / SET_PART, SET_MOST), 1));
 	runs = MemoryContextAlloc(TopMemoryContext, PGSCALE_RUNS_QUEUED * sizeof(PgscaleSweeperRun));
 }
@@ -193,10 +192,10 @@ is_unused(int buf, const PgscaleBuffer *look, const PgscalePage *page)
 
 /* The next page that a writer has cleaned, if any. */
 static bool
-take_written(PgscaleSweeperShare *share, PgscaleSweeperWriter *writer, PgscaleSweeperSwept *swept)
+take_written(PgscaleSweeperShare *share, int writer, PgscaleSweeperSwept *swept)
 {
 	bool		lost = false;
-	bool		taken = pgscale_sweeper_take_written(writer, swept, &lost);
+	bool		taken = pgscale_sweeper_take_written(&pgscale_sweeper_memory.queues->written[writer], swept, &lost);
 
 	share->counts.errors += lost;
 	return taken;
@@ -206,14 +205,11 @@ take_written(PgscaleSweeperShare *share, PgscaleSweeperWriter *writer, PgscaleSw
 static void
 take_back(PgscaleSweeperShare *share)
 {
-	const uint8 most = pgscale_sweeper_policy(share)->neighbour_rank(share->policy_memory, writes_short);
+	const uint8 most = pgscale_sweeper_policy(share)->neighbour_rank(pgscale_sweeper_memory.policy, writes_short);
 	PgscaleSweeperSwept swept;
 
 	for (int i = 0; i < PGSCALE_SWEEPER_MAX_WRITERS; i++)
-	{
-		PgscaleSweeperWriter *writer = &share->writers[i];
-
-		for (int n = 0; n < PGSCALE_PAGES_WRITTEN && take_written(share, writer, &swept); n++)
+		for (int n = 0; n < PGSCALE_PAGES_WRITTEN && take_written(share, i, &swept); n++)
 		{
 			/* of a kept relation no page leaves as a neighbour */
 			const bool	neighbours = pgscale_sweeper_kept_place(&swept.page.locator) < 0;
@@ -222,7 +218,6 @@ take_back(PgscaleSweeperShare *share)
 			if (supply->offer(share, swept.buf, &swept.page, neighbours ? most : 0))
 				share->counts.supplied_written++;
 		}
-	}
 }
 
 /* Do the writers that have pages to write do nothing? */
@@ -243,7 +238,7 @@ static void
 hand_to_writers(PgscaleSweeperShare *share, int nruns)
 {
 	for (int i = 0; i < nruns; i++)
-		if (!pgscale_sweeper_put_run(share, &runs[i]))
+		if (!pgscale_sweeper_put_run(pgscale_sweeper_memory.queues, &runs[i]))
 			break;
 }
 
@@ -251,7 +246,7 @@ hand_to_writers(PgscaleSweeperShare *share, int nruns)
 static int
 sweeper_write(PgscaleSweeperShare *share, int pages)
 {
-	const int	room = PGSCALE_RUNS_QUEUED - (int) pgscale_sweeper_queued_runs(share);
+	const int	room = PGSCALE_RUNS_QUEUED - (int) pgscale_sweeper_queued_runs(pgscale_sweeper_memory.queues);
 	const int	nruns = pgscale_sweeper_set_choose(pages, is_unused, PGSCALE_RUN_MAX, CHOOSE_NS, runs, room);
 	int			chosen = 0;
 
@@ -382,7 +377,7 @@ follow_rate(PgscaleSweeperShare *share, double taken, int64 now)
 
 	rated_ns = now;
 	rate += (taken / s - rate) * part;
-	pgscale_sweeper_policy(share)->pass(share->policy_memory, Max(Min(PASS_A_SECOND / Max(rate, 1), PGSCALE_SWEEPER_PASS_MOST), PASS_LEAST));
+	pgscale_sweeper_policy(share)->pass(pgscale_sweeper_memory.policy, Max(Min(PASS_A_SECOND / Max(rate, 1), PGSCALE_SWEEPER_PASS_MOST), PASS_LEAST));
 	return (int) Min(REFILL_TICKS * rate * s, (double) share->high);
 }
 
@@ -424,7 +419,7 @@ bool
 pgscale_sweeper_scan(PgscaleSweeperShare *share)
 {
 	const int64 now = pgscale_timer_clock();
-	const int	pending = pgscale_sweeper_pending(share);
+	const int	pending = pgscale_sweeper_pending(share, pgscale_sweeper_memory.queues);
 	const uint64 gone = share->counts.consumed + share->counts.reused;
 	const uint64 starved = share->counts.starved;
 	bool		demand;
@@ -476,7 +471,7 @@ pgscale_sweeper_rest(PgscaleSweeperShare *share, bool observe)
 	progress_ns = give_up_ns;
 	share->stuck = false;
 	for (int i = 0; i < PGSCALE_SWEEPER_MAX_WRITERS; i++)
-		for (int n = 0; n < PGSCALE_PAGES_WRITTEN && take_written(share, &share->writers[i], &swept); n++)
+		for (int n = 0; n < PGSCALE_PAGES_WRITTEN && take_written(share, i, &swept); n++)
 			pgscale_sweeper_set_forget(swept.buf);
 	left = supply->leave(share);
 	if (left)

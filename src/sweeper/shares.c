@@ -5,12 +5,9 @@
  *	  last reset.
  *
  * A share lasts as long as the server, so that a restarted sweeper or writer continues
- * where its predecessor stopped.  It takes 2 MB, and with a freelist two bytes for each
- * buffer for the stack of ready buffers, but no more than 32 MB.  An area of its own has
- * what the sweep knows of the page in each buffer, and the memory of the policy, as much
- * as that policy needs that needs most: it can be changed while the server runs.  That
- * area is not touched before a sweeper starts; without huge pages it takes no memory until
- * then.
+ * where its predecessor stopped.  It has the counts and what others read.  What grows with
+ * the buffers, and the queues, are in a segment that each sweeper makes for itself
+ * (segment.c): a sweeper that is off takes some kilobytes, whatever shared_buffers is.
  *
  * Runs go from the sweeper to its writers, and pages return, through rings without a
  * lock.  One process puts, because it has claimed to be the only one.  One process
@@ -33,7 +30,7 @@
 #include "utils/timestamp.h"
 
 #include "base/server_counters.h"
-#include "sweeper/known_pages.h"
+#include "sweeper/segment.h"
 #include "sweeper/shares.h"
 #include "sweeper/sweeper.h"
 
@@ -52,7 +49,9 @@ typedef struct SweeperShared
 } SweeperShared;
 
 static SweeperShared *shared = NULL;
-static PgscaleSweeperShare *shares[PGSCALE_SWEEPER_MAX_WORKERS];
+static PgscaleSweeperShare *shares = NULL;	/* of each worker */
+
+PgscaleSweeperMemory pgscale_sweeper_memory = {0};
 
 bool
 pgscale_sweeper_claim(pg_atomic_uint32 *owner)
@@ -71,24 +70,24 @@ pgscale_sweeper_release(pg_atomic_uint32 *owner)
 }
 
 bool
-pgscale_sweeper_put_run(PgscaleSweeperShare *share, const PgscaleSweeperRun *run)
+pgscale_sweeper_put_run(PgscaleSweeperQueues *queues, const PgscaleSweeperRun *run)
 {
-	uint32		put = pg_atomic_read_u32(&share->runs_put);
+	uint32		put = pg_atomic_read_u32(&queues->runs_put);
 
-	if (put - pg_atomic_read_u32(&share->runs_taken) >= PGSCALE_RUNS_QUEUED)
+	if (put - pg_atomic_read_u32(&queues->runs_taken) >= PGSCALE_RUNS_QUEUED)
 		return false;
 	Assert(run->pages > 0 && run->pages <= PGSCALE_RUN_MAX && run->victims <= run->pages);
 	pg_memory_barrier();
-	share->runs[put % PGSCALE_RUNS_QUEUED] = *run;
+	queues->runs[put % PGSCALE_RUNS_QUEUED] = *run;
 	pg_write_barrier();
-	pg_atomic_write_u32(&share->runs_put, put + 1);
+	pg_atomic_write_u32(&queues->runs_put, put + 1);
 	return true;
 }
 
 bool
-pgscale_sweeper_take_run(PgscaleSweeperShare *share, PgscaleSweeperRun *run, bool *lost)
+pgscale_sweeper_take_run(PgscaleSweeperQueues *queues, PgscaleSweeperRun *run, bool *lost)
 {
-	uint32		taken = pg_atomic_read_u32(&share->runs_taken);
+	uint32		taken = pg_atomic_read_u32(&queues->runs_taken);
 	uint32		next;
 
 	/* The copy is valid if no other process has taken it meanwhile. */
@@ -101,7 +100,7 @@ pgscale_sweeper_take_run(PgscaleSweeperShare *share, PgscaleSweeperRun *run, boo
 		 * little.
 		 */
 		pg_read_barrier();
-		put = pg_atomic_read_u32(&share->runs_put);
+		put = pg_atomic_read_u32(&queues->runs_put);
 		*lost = false;
 		if (taken == put)
 			return false;
@@ -109,18 +108,18 @@ pgscale_sweeper_take_run(PgscaleSweeperShare *share, PgscaleSweeperRun *run, boo
 		*lost = put - taken > PGSCALE_RUNS_QUEUED;
 		next = *lost ? put : taken + 1;
 		pg_read_barrier();
-		*run = share->runs[taken % PGSCALE_RUNS_QUEUED];
-	} while (!pg_atomic_compare_exchange_u32(&share->runs_taken, &taken, next));
+		*run = queues->runs[taken % PGSCALE_RUNS_QUEUED];
+	} while (!pg_atomic_compare_exchange_u32(&queues->runs_taken, &taken, next));
 	Assert(*lost || (run->pages > 0 && run->pages <= PGSCALE_RUN_MAX)); /* a whole one */
 	return !*lost;
 }
 
 uint32
-pgscale_sweeper_queued_runs(PgscaleSweeperShare *share)
+pgscale_sweeper_queued_runs(PgscaleSweeperQueues *queues)
 {
-	const uint32 taken = pg_atomic_read_u32(&share->runs_taken);
+	const uint32 taken = pg_atomic_read_u32(&queues->runs_taken);
 
-	return Min(pg_atomic_read_u32(&share->runs_put) - taken, PGSCALE_RUNS_QUEUED);
+	return Min(pg_atomic_read_u32(&queues->runs_put) - taken, PGSCALE_RUNS_QUEUED);
 }
 
 int
@@ -140,52 +139,51 @@ pgscale_sweeper_writers_running(PgscaleSweeperShare *share)
 }
 
 int
-pgscale_sweeper_pending(PgscaleSweeperShare *share)
+pgscale_sweeper_pending(PgscaleSweeperShare *share, PgscaleSweeperQueues *queues)
 {
-	uint32		put = pg_atomic_read_u32(&share->runs_put);
-	uint32		queued = put - pg_atomic_read_u32(&share->runs_taken);
+	uint32		put = pg_atomic_read_u32(&queues->runs_put);
+	uint32		queued = put - pg_atomic_read_u32(&queues->runs_taken);
 	int			pages = 0;
 
 	for (uint32 i = Min(queued, PGSCALE_RUNS_QUEUED); i > 0; i--)
-		pages += share->runs[(put - i) % PGSCALE_RUNS_QUEUED].pages;
+		pages += queues->runs[(put - i) % PGSCALE_RUNS_QUEUED].pages;
 	for (int i = 0; i < PGSCALE_SWEEPER_MAX_WRITERS; i++)
 		pages += share->writers[i].writing;
 	return pages;
 }
 
 void
-pgscale_sweeper_put_written(PgscaleSweeperWriter *writer, const PgscaleSweeperSwept *swept)
+pgscale_sweeper_put_written(PgscaleSweeperWritten *written, const PgscaleSweeperSwept *swept)
 {
-	uint32		put = pg_atomic_read_u32(&writer->put);
+	uint32		put = pg_atomic_read_u32(&written->put);
 
-	Assert(pg_atomic_read_u32(&writer->pid) == (uint32) MyProcPid);
-	if (put - pg_atomic_read_u32(&writer->taken) >= PGSCALE_PAGES_WRITTEN)
+	if (put - pg_atomic_read_u32(&written->taken) >= PGSCALE_PAGES_WRITTEN)
 		return;
 	pg_memory_barrier();
-	writer->written[put % PGSCALE_PAGES_WRITTEN] = *swept;
+	written->pages[put % PGSCALE_PAGES_WRITTEN] = *swept;
 	pg_write_barrier();
-	pg_atomic_write_u32(&writer->put, put + 1);
+	pg_atomic_write_u32(&written->put, put + 1);
 }
 
 bool
-pgscale_sweeper_take_written(PgscaleSweeperWriter *writer, PgscaleSweeperSwept *swept, bool *lost)
+pgscale_sweeper_take_written(PgscaleSweeperWritten *written, PgscaleSweeperSwept *swept, bool *lost)
 {
-	uint32		taken = pg_atomic_read_u32(&writer->taken);
-	uint32		put = pg_atomic_read_u32(&writer->put);
+	uint32		taken = pg_atomic_read_u32(&written->taken);
+	uint32		put = pg_atomic_read_u32(&written->put);
 
 	if (taken == put)
 		return false;
 	*lost = put - taken > PGSCALE_PAGES_WRITTEN;
 	if (*lost)
 	{
-		pg_atomic_write_u32(&writer->taken, put);
+		pg_atomic_write_u32(&written->taken, put);
 		return false;
 	}
 	pg_read_barrier();
-	*swept = writer->written[taken % PGSCALE_PAGES_WRITTEN];
+	*swept = written->pages[taken % PGSCALE_PAGES_WRITTEN];
 	pg_memory_barrier();
-	Assert(pg_atomic_read_u32(&writer->taken) == taken);	/* only we take */
-	pg_atomic_write_u32(&writer->taken, taken + 1);
+	Assert(pg_atomic_read_u32(&written->taken) == taken);	/* only we take */
+	pg_atomic_write_u32(&written->taken, taken + 1);
 	return true;
 }
 
@@ -208,8 +206,8 @@ share_begin(int n, int workers)
 	return (int) ((int64) NBuffers * n / workers);
 }
 
-static int
-stack_size(int buffers)
+int
+pgscale_sweeper_stack_size(int buffers)
 {
 	return (int) Min(buffers * PGSCALE_SWEEPER_MAX_WATERMARK + 1, PGSCALE_SWEEPER_MAX_STOCK);
 }
@@ -224,64 +222,15 @@ most_writers(int n, int workers)
 }
 
 static Size
-share_size(int stack)
-{
-	return add_size(offsetof(PgscaleSweeperShare, stack), mul_size(PGSCALE_FREELIST ? stack : 0, sizeof(PgscaleSweeperSupplied)));
-}
-
-static Size
 shares_size(int workers)
 {
-	Size		size = MAXALIGN(sizeof(SweeperShared));
-
-	for (int i = 0; i < workers; i++)
-		size = add_size(size, MAXALIGN(share_size(stack_size(share_begin(i + 1, workers) - share_begin(i, workers)))));
-	return size;
-}
-
-static Size
-pages_size(int buffers)
-{
-	return CACHELINEALIGN(mul_size(buffers, sizeof(PgscaleSweeperPage)));
-}
-
-Size
-pgscale_sweeper_memory_size(int buffers)
-{
-	Size		most = 0;
-
-	for (int i = 0; i < PGSCALE_SWEEPER_POLICIES; i++)
-		most = Max(most, pgscale_sweeper_policies[i]->size(buffers));
-	return add_size(pages_size(buffers), CACHELINEALIGN(most));
-}
-
-static Size
-memories_size(int workers)
-{
-	Size		size = 0;
-
-	for (int i = 0; i < workers; i++)
-		size = add_size(size, pgscale_sweeper_memory_size(share_begin(i + 1, workers) - share_begin(i, workers)));
-	return size;
-}
-
-/* Where each share has them. */
-static void
-place_memories(int workers, char *at)
-{
-	for (int i = 0; i < workers; i++)
-	{
-		shares[i]->pages = (PgscaleSweeperPage *) at;
-		shares[i]->policy_memory = at + pages_size(shares[i]->buffers);
-		at += pgscale_sweeper_memory_size(shares[i]->buffers);
-	}
+	return add_size(MAXALIGN(sizeof(SweeperShared)), mul_size(workers, sizeof(PgscaleSweeperShare)));
 }
 
 void
 pgscale_sweeper_shares_request(int workers)
 {
 	RequestAddinShmemSpace(shares_size(workers));
-	RequestAddinShmemSpace(memories_size(workers));
 	RequestNamedLWLockTranche(LOCK_TRANCHE, 1);
 }
 
@@ -289,51 +238,34 @@ void
 pgscale_sweeper_shares_startup(int workers)
 {
 	bool		found;
-	char	   *at;
 
 	pgscale_counters_own_writes = pgscale_sweeper_written;
-	pgscale_buffer_page_worth = pgscale_sweeper_page_worth;
+	pgscale_buffer_worths = &pgscale_sweeper_worths;
 	shared = ShmemInitStruct("pgscale sweeper", shares_size(workers), &found);
-	at = (char *) shared + MAXALIGN(sizeof(SweeperShared));
-	if (!found)
-	{
-		memset(shared, 0, sizeof(SweeperShared));
-		shared->workers = workers;
-		shared->lock = &GetNamedLWLockTranche(LOCK_TRANCHE)->lock;
-	}
+	shares = (PgscaleSweeperShare *) ((char *) shared + MAXALIGN(sizeof(SweeperShared)));
+	if (found)
+		return;
+	memset(shared, 0, shares_size(workers));
+	shared->workers = workers;
+	shared->lock = &GetNamedLWLockTranche(LOCK_TRANCHE)->lock;
 
 	for (int i = 0; i < workers; i++)
 	{
-		PgscaleSweeperShare *share = (PgscaleSweeperShare *) at;
+		PgscaleSweeperShare *share = &shares[i];
 
-		shares[i] = share;
-		if (!found)
-		{
-			memset(share, 0, offsetof(PgscaleSweeperShare, stack));
-			share->number = i;
-			share->first = share_begin(i, workers);
-			share->buffers = share_begin(i + 1, workers) - share->first;
-			share->stack_size = stack_size(share->buffers);
-			share->most_writers = most_writers(i, workers);
-			share->writers_now = PGSCALE_SWEEPER_FIRST_WRITERS;
-			share->policy = PGSCALE_SWEEPER_NO_POLICY;
-			pg_atomic_init_u32(&share->pid, 0);
-			pg_atomic_init_u32(&share->runs_put, 0);
-			pg_atomic_init_u32(&share->runs_taken, 0);
-			for (int w = 0; w < PGSCALE_SWEEPER_MAX_WRITERS; w++)
-			{
-				pg_atomic_init_u32(&share->writers[w].pid, 0);
-				pg_atomic_init_u32(&share->writers[w].put, 0);
-				pg_atomic_init_u32(&share->writers[w].taken, 0);
-			}
-		}
-		at += MAXALIGN(share_size(share->stack_size));
+		share->number = i;
+		share->first = share_begin(i, workers);
+		share->buffers = share_begin(i + 1, workers) - share->first;
+		share->stack_size = pgscale_sweeper_stack_size(share->buffers);
+		share->most_writers = most_writers(i, workers);
+		share->writers_now = PGSCALE_SWEEPER_FIRST_WRITERS;
+		share->policy = PGSCALE_SWEEPER_NO_POLICY;
+		share->memory = DSM_HANDLE_INVALID;
+		pg_atomic_init_u32(&share->pid, 0);
+		pgscale_change_init(&share->report_changes);
+		for (int w = 0; w < PGSCALE_SWEEPER_MAX_WRITERS; w++)
+			pg_atomic_init_u32(&share->writers[w].pid, 0);
 	}
-	Assert(at == (char *) shared + shares_size(workers));
-
-	at = ShmemInitStruct("pgscale sweeper policy", memories_size(workers), &found);
-	if (!found)
-		place_memories(workers, at);
 }
 
 int
@@ -346,7 +278,33 @@ PgscaleSweeperShare *
 pgscale_sweeper_share(int number)
 {
 	Assert(number >= 0 && number < shared->workers);
-	return shares[number];
+	return &shares[number];
+}
+
+bool
+pgscale_sweeper_reported(PgscaleSweeperShare *share, PgscaleSweeperPolicyReport *report)
+{
+	pgscale_change_copy(&share->report_changes, report, &share->report, sizeof(*report));
+	return report->sample > 0;
+}
+
+void
+pgscale_sweeper_report_add(PgscaleSweeperPolicyReport *report, const PgscaleSweeperPolicyReport *other, bool subtract)
+{
+	const int	sign = subtract ? -1 : 1;
+
+	report->arrivals += sign * other->arrivals;
+	report->evictions += sign * other->evictions;
+	report->switches += sign * other->switches;
+	report->references += sign * other->references;
+	report->chosen_misses += sign * other->chosen_misses;
+	for (int i = 0; i < PGSCALE_SWEEPER_CANDIDATES; i++)
+		report->misses[i] += sign * other->misses[i];
+	for (int g = 0; g < PGSCALE_SWEEPER_GROUPS; g++)
+	{
+		report->clock_group[g] += sign * other->clock_group[g];
+		report->chosen_group[g] += sign * other->chosen_group[g];
+	}
 }
 
 uint64
@@ -355,7 +313,7 @@ pgscale_sweeper_written(void)
 	uint64		written = 0;
 
 	for (int i = 0; i < shared->workers; i++)
-		written += pgscale_sweeper_write_counts(shares[i]).written;
+		written += pgscale_sweeper_write_counts(&shares[i]).written;
 	return written;
 }
 
@@ -377,14 +335,18 @@ void
 pgscale_sweeper_rebase(void)
 {
 	int64		backend_writes = pgscale_sweeper_backend_writes(false);
+	PgscaleSweeperPolicyReport reports[PGSCALE_SWEEPER_MAX_WORKERS] = {0};
+
+	/* may wait */
+	for (int i = 0; i < shared->workers; i++)
+		(void) pgscale_sweeper_reported(&shares[i], &reports[i]);
 
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
 	for (int i = 0; i < shared->workers; i++)
 	{
-		shared->base.sweep[i] = shares[i]->counts;
-		shared->base.write[i] = pgscale_sweeper_write_counts(shares[i]);
-		if (!pgscale_sweeper_policy_report(shares[i], &shared->base.policy[i], &shared->base.policy_begun[i]))
-			shared->base.policy_begun[i] = 0;
+		shared->base.sweep[i] = shares[i].counts;
+		shared->base.write[i] = pgscale_sweeper_write_counts(&shares[i]);
+		shared->base.policy[i] = reports[i];
 	}
 	shared->base.backend_writes = backend_writes;
 	shared->base.reset_at = GetCurrentTimestamp();

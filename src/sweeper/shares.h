@@ -14,8 +14,10 @@
 
 #include "datatype/timestamp.h"
 #include "port/atomics.h"
+#include "storage/dsm.h"
 #include "storage/latch.h"
 
+#include "base/change_count.h"
 #include "base/shared_buffers.h"
 #include "sweeper/forecast.h"
 #include "sweeper/policies/policy.h"
@@ -129,22 +131,50 @@ typedef struct PgscaleSweeperSupplied
 	uint32		page_hash;
 } PgscaleSweeperSupplied;
 
-/* A writer's slot.  Each field belongs to the claimant, except taken. */
+/* A writer's slot.  Each field belongs to the claimant. */
 typedef struct PgscaleSweeperWriter
 {
 	pg_atomic_uint32 pid;		/* its owner, 0 if there is none */
 	Latch	   *volatile latch; /* or NULL */
 	volatile int writing;		/* pages of the run it is at */
 	PgscaleSweeperWriteCounts counts;
+} PgscaleSweeperWriter;
 
-	/* Pages that are clean now, for the sweeper to take back. */
+/* Pages that a writer has cleaned, for the sweeper to take back. */
+typedef struct PgscaleSweeperWritten
+{
 	pg_atomic_uint32 put;		/* the writer's: how many ever went in */
 	pg_atomic_uint32 taken;		/* the sweeper's: how many came out */
-	PgscaleSweeperSwept written[PGSCALE_PAGES_WRITTEN];
-} PgscaleSweeperWriter;
+	PgscaleSweeperSwept pages[PGSCALE_PAGES_WRITTEN];
+} PgscaleSweeperWritten;
+
+/* What a sweeper and its writers give each other. */
+typedef struct PgscaleSweeperQueues
+{
+	/* Runs to write.  The sweeper puts, writers take. */
+	pg_atomic_uint32 runs_put;	/* how many ever */
+	pg_atomic_uint32 runs_taken;
+	PgscaleSweeperRun runs[PGSCALE_RUNS_QUEUED];
+
+	PgscaleSweeperWritten written[PGSCALE_SWEEPER_MAX_WRITERS];
+} PgscaleSweeperQueues;
 
 /* See known_pages.h. */
 typedef struct PgscaleSweeperPage PgscaleSweeperPage;
+
+/*
+ * The memory of a sweeper, which grows with the buffers: where this process has it.  All
+ * but the queues are the sweeper's alone; others may read pages and policy.
+ */
+typedef struct PgscaleSweeperMemory
+{
+	dsm_segment *segment;		/* NULL: it is not mapped */
+	PgscaleSweeperQueues *queues;
+	PgscaleSweeperSupplied *stack;	/* what is on the freelist, if any, in the
+									 * order it was put there */
+	PgscaleSweeperPage *pages;	/* of each buffer, what is known of its page */
+	void	   *policy;			/* with room for any policy's */
+} PgscaleSweeperMemory;
 
 /* In place of a PgscaleSweeperPolicyKind. */
 #define PGSCALE_SWEEPER_NO_POLICY	(-1)
@@ -161,11 +191,11 @@ typedef struct PgscaleSweeperShare
 	int			buffers;
 	int			stack_size;		/* most buffers that may be ready */
 	int			most_writers;	/* whatever the setting says */
-	PgscaleSweeperPage *pages;	/* of each buffer, what is known of its page */
-	void	   *policy_memory;	/* with room for any policy's */
 	volatile int writers_now;	/* present number, see settle_writers() */
 
 	pg_atomic_uint32 pid;		/* the sweeper's, 0 if it is not running */
+	volatile dsm_handle memory; /* its, while it runs */
+	volatile bool no_memory;	/* it could not get any */
 	volatile uint64 starts;
 	PgscaleSweeperMode mode;
 	volatile PgscaleSweeperState state;
@@ -188,30 +218,26 @@ typedef struct PgscaleSweeperShare
 	int			ready;
 	int			needed;			/* below which it refills */
 	double		taken;			/* mode "window": in a tick, of late at most */
-	volatile int policy;		/* whose memory that is, as
+	volatile int policy;		/* in force, or last was: a
 								 * PgscaleSweeperPolicyKind */
-	volatile uint32 policy_begun;	/* how often one was set up; a reader of
-									 * its memory compares that */
-	bool		history_read;	/* what was kept over the restart, if anything */
-	volatile uint32 restored;	/* pages of it */
+	uint32		policy_begun;	/* how often one began without a memory */
+	PgscaleChangeCount report_changes;
+	PgscaleSweeperPolicyReport report;	/* of the policy, with the counts of
+										 * all that began before it; zeros
+										 * before the first */
+	volatile uint32 restored;	/* pages of the file that was kept */
 	volatile int restore_problem;	/* as PgscaleSweeperSavedProblem */
 	volatile bool observing;	/* the policy learns, and no header shows
 								 * anything of it: see observe.c */
 	PgscaleSweeperSight sight;
 	PgscaleSweeperForecast forecast;
 	PgscaleSweeperScanCounts counts;
-
-	/* Runs to write.  The sweeper puts, writers take. */
-	pg_atomic_uint32 runs_put;	/* how many ever */
-	pg_atomic_uint32 runs_taken;
-	PgscaleSweeperRun runs[PGSCALE_RUNS_QUEUED];
-
-	PgscaleSweeperWriter writers[PGSCALE_SWEEPER_MAX_WRITERS];
-
-	/* What is on the freelist, if any, in the order it was put there. */
 	int			stack_used;
-	PgscaleSweeperSupplied stack[FLEXIBLE_ARRAY_MEMBER];
+	PgscaleSweeperWriter writers[PGSCALE_SWEEPER_MAX_WRITERS];
 } PgscaleSweeperShare;
+
+/* In a sweeper and in its writers. */
+extern PgscaleSweeperMemory pgscale_sweeper_memory;
 
 /*
  * Several processes may be started for one part, late or twice, by a delayed
@@ -221,17 +247,17 @@ extern bool pgscale_sweeper_claim(pg_atomic_uint32 *owner);
 extern void pgscale_sweeper_release(pg_atomic_uint32 *owner);
 
 /* Queues a run.  Returns false if there is no room. */
-extern bool pgscale_sweeper_put_run(PgscaleSweeperShare *share, const PgscaleSweeperRun *run);
+extern bool pgscale_sweeper_put_run(PgscaleSweeperQueues *queues, const PgscaleSweeperRun *run);
 
 /*
  * Take one.  Returns false if there is none.  If more seem to be there than
  * there is room for, which cannot be, they are given up, and *lost is set; this
  * goes for pages, too.
  */
-extern bool pgscale_sweeper_take_run(PgscaleSweeperShare *share, PgscaleSweeperRun *run, bool *lost);
+extern bool pgscale_sweeper_take_run(PgscaleSweeperQueues *queues, PgscaleSweeperRun *run, bool *lost);
 
 /* How many runs wait for a writer. */
-extern uint32 pgscale_sweeper_queued_runs(PgscaleSweeperShare *share);
+extern uint32 pgscale_sweeper_queued_runs(PgscaleSweeperQueues *queues);
 
 /* How many writers there should be. */
 extern int	pgscale_sweeper_writers_wanted(const PgscaleSweeperShare *share);
@@ -240,13 +266,13 @@ extern int	pgscale_sweeper_writers_wanted(const PgscaleSweeperShare *share);
 extern int	pgscale_sweeper_writers_running(PgscaleSweeperShare *share);
 
 /* Pages that are queued or being written. */
-extern int	pgscale_sweeper_pending(PgscaleSweeperShare *share);
+extern int	pgscale_sweeper_pending(PgscaleSweeperShare *share, PgscaleSweeperQueues *queues);
 
 /* Returns a clean page.  It is forgotten if there is no room. */
-extern void pgscale_sweeper_put_written(PgscaleSweeperWriter *writer, const PgscaleSweeperSwept *swept);
+extern void pgscale_sweeper_put_written(PgscaleSweeperWritten *written, const PgscaleSweeperSwept *swept);
 
 /* Take one back.  Returns false if there is none. */
-extern bool pgscale_sweeper_take_written(PgscaleSweeperWriter *writer, PgscaleSweeperSwept *swept, bool *lost);
+extern bool pgscale_sweeper_take_written(PgscaleSweeperWritten *written, PgscaleSweeperSwept *swept, bool *lost);
 
 /* What all writers of a share have done. */
 extern PgscaleSweeperWriteCounts pgscale_sweeper_write_counts(const PgscaleSweeperShare *share);
@@ -257,8 +283,6 @@ typedef struct PgscaleSweeperBase
 	PgscaleSweeperScanCounts sweep[PGSCALE_SWEEPER_MAX_WORKERS];
 	PgscaleSweeperWriteCounts write[PGSCALE_SWEEPER_MAX_WORKERS];
 	PgscaleSweeperPolicyReport policy[PGSCALE_SWEEPER_MAX_WORKERS];
-	uint32		policy_begun[PGSCALE_SWEEPER_MAX_WORKERS];	/* the beginning that
-															 * those count from */
 	int64		backend_writes;
 	TimestampTz reset_at;
 } PgscaleSweeperBase;
@@ -266,12 +290,18 @@ typedef struct PgscaleSweeperBase
 extern void pgscale_sweeper_shares_request(int workers);
 extern void pgscale_sweeper_shares_startup(int workers);
 
+/* How many of that many buffers may be ready. */
+extern int	pgscale_sweeper_stack_size(int buffers);
+
 /* How many workers there are, and each of them. */
 extern int	pgscale_sweeper_count(void);
 extern PgscaleSweeperShare *pgscale_sweeper_share(int number);
 
-/* Bytes that a share has for what its policy remembers. */
-extern Size pgscale_sweeper_memory_size(int buffers);
+/* What a sweeper last reported of its policies, at most a tick ago.  Returns false if it never did. */
+extern bool pgscale_sweeper_reported(PgscaleSweeperShare *share, PgscaleSweeperPolicyReport *report);
+
+/* Adds the counts of another report, or subtracts them. */
+extern void pgscale_sweeper_report_add(PgscaleSweeperPolicyReport *report, const PgscaleSweeperPolicyReport *other, bool subtract);
 
 /* Pages that all writers have written since the server started. */
 extern uint64 pgscale_sweeper_written(void);

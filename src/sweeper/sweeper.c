@@ -56,6 +56,7 @@
 #include "sweeper/keep.h"
 #include "sweeper/known_pages.h"
 #include "sweeper/saved_history.h"
+#include "sweeper/segment.h"
 #include "sweeper/shares.h"
 #include "sweeper/sweeper.h"
 
@@ -108,6 +109,9 @@ static uint64 sighted_arrivals; /* that came to the share, a second ago; -1:
 								 * it did not work then */
 static int	last_choice = -1;	/* that was in force a tick ago; -1: none was
 								 * seen */
+
+static PgscaleSweeperPolicyReport reported_before;	/* by sweepers before this
+													 * one */
 
 static PgscaleProc *procs = NULL;
 
@@ -224,7 +228,7 @@ count_background_workers(void)
 static void
 note_pressure(void)
 {
-	bool		pressed = share->ready < share->low / 2 && pgscale_sweeper_queued_runs(share) > 0;
+	bool		pressed = share->ready < share->low / 2 && pgscale_sweeper_queued_runs(pgscale_sweeper_memory.queues) > 0;
 
 	for (int i = 0; pressed && i < pgscale_sweeper_writers_wanted(share); i++)
 		pressed = share->writers[i].writing > 0 || pg_atomic_read_u32(&share->writers[i].pid) == 0;
@@ -365,15 +369,19 @@ sweeper_judge(int64 now)
 		start_evidence(now);
 }
 
-/* Takes what its policy knows by now into the forecast. */
+/* Tells others, and the forecast, what the policy knows by now. */
 static void
-sweeper_foretell(void)
+sweeper_report(void)
 {
-	PgscaleSweeperPolicyReport report = {0};
-	uint32		begun = 0;
-	const bool	reports = pgscale_sweeper_policy_report(share, &report, &begun);
+	PgscaleSweeperPolicyReport report;
 
-	pgscale_sweeper_forecast_go_on(&share->forecast, reports ? &report : NULL, begun, share->buffers, &share->sight);
+	pgscale_sweeper_policy_report(share, &report);
+	pgscale_sweeper_forecast_go_on(&share->forecast, &report, share->policy_begun, share->buffers, &share->sight);
+
+	pgscale_sweeper_report_add(&report, &reported_before, false);
+	(void) pgscale_change_begin_write(&share->report_changes);
+	share->report = report;
+	pgscale_change_end_write(&share->report_changes);
 }
 
 /* In a tick: logs it if another choice of pages has come into force. */
@@ -381,10 +389,8 @@ static void
 note_choice(void)
 {
 	PgscaleSweeperPolicyReport report;
-	uint32		begun;
 
-	if (!pgscale_sweeper_policy_report(share, &report, &begun))
-		return;
+	pgscale_sweeper_policy_report(share, &report);
 	if (last_choice >= 0 && report.choice != last_choice)
 		ereport(DEBUG1,
 				(errmsg("sweeper %d: pages leave by %s, before by %s; switch %llu", share->number + 1,
@@ -402,11 +408,9 @@ static void
 note_sight(void)
 {
 	const int64 allocations = pgscale_counters_allocations();
-	PgscaleSweeperPolicyReport report = {0};
-	uint32		begun;
+	PgscaleSweeperPolicyReport report;
 
-	if (!pgscale_sweeper_policy_report(share, &report, &begun))
-		return;
+	pgscale_sweeper_policy_report(share, &report);
 	/* a reset of the server's statistics makes it fall */
 	if (sighted_allocations >= 0 && allocations >= sighted_allocations)
 	{
@@ -429,7 +433,7 @@ sweeper_reconsider(int64 now)
 	const PgscaleSweeperShare *leader = pgscale_sweeper_share(0);
 	const bool	wanted = pgscale_sweeper_wanted();
 
-	sweeper_foretell();
+	sweeper_report();
 
 	if (wanted && !share->warm)
 	{
@@ -588,7 +592,7 @@ sweep_round(void)
 		bool		demand = pgscale_sweeper_scan(share);
 
 		note_pressure();
-		if (pgscale_sweeper_queued_runs(share) > 0)
+		if (pgscale_sweeper_queued_runs(pgscale_sweeper_memory.queues) > 0)
 		{
 			launch_writers(now);
 			wake_writers();
@@ -631,6 +635,8 @@ static void
 sweeper_detach(int code, Datum arg)
 {
 	share->taken = 0;			/* the guards of others look at it */
+	pgscale_sweeper_saved_write(share);
+	share->memory = DSM_HANDLE_INVALID;
 	pgscale_sweeper_release(&share->pid);
 }
 
@@ -643,6 +649,8 @@ sweeper_main(int number)
 	before_shmem_exit(sweeper_detach, (Datum) 0);
 	pgscale_worker_start("PgscaleSweeperMain");
 
+	pgscale_sweeper_memory_create(share);
+	(void) pgscale_sweeper_reported(share, &reported_before);
 	pgscale_sweeper_scan_init(share);
 	procs = MemoryContextAllocZero(TopMemoryContext, pgscale_procs_count() * sizeof(PgscaleProc));
 	cpu_base = share->counts.cpu_ns - pgscale_timer_cpu_time();

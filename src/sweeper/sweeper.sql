@@ -128,9 +128,9 @@ COMMENT ON COLUMN pgscale.replacement_stats.observed IS
 'number of buffers that it looked at after the server''s clock hand had passed, while it only watched';
 COMMENT ON COLUMN pgscale.replacement_stats.unobserved IS
 'number of buffers that the hand passed in pauses between these looks';
-COMMENT ON COLUMN pgscale.replacement_stats.restored IS 'number of pages that it remembers from before the latest restart of the server';
+COMMENT ON COLUMN pgscale.replacement_stats.restored IS 'number of pages that it remembers from before it last started';
 COMMENT ON COLUMN pgscale.replacement_stats.restore_problem IS 'why the file with these pages was ignored; NULL: it was not, or there was none';
-COMMENT ON COLUMN pgscale.replacement_stats.memory_bytes IS 'shared memory that the policies of this sweeper have';
+COMMENT ON COLUMN pgscale.replacement_stats.memory_bytes IS 'dynamic shared memory that this sweeper takes while it is on';
 COMMENT ON COLUMN pgscale.replacement_stats.stats_reset IS 'time of the latest reset';
 
 -- Relations whose pages it ranks higher.

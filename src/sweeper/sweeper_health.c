@@ -9,6 +9,8 @@
  */
 #include "postgres.h"
 
+#include <math.h>
+
 #include "miscadmin.h"
 #include "postmaster/bgwriter.h"
 #include "storage/bufmgr.h"
@@ -19,6 +21,7 @@
 #include "base/worker.h"
 #include "sweeper/controller.h"
 #include "sweeper/keep.h"
+#include "sweeper/segment.h"
 #include "sweeper/shares.h"
 #include "sweeper/sweeper.h"
 
@@ -49,6 +52,14 @@ say_few_slots(const PgscaleSweeperShare *s, PgscaleHealth *health)
 static bool
 can_work(PgscaleSweeperShare *s, PgscaleHealth *health)
 {
+	if (s->no_memory)
+	{
+		health->state = PGSCALE_HEALTH_BROKEN;
+		health->reason = psprintf("the server could not give sweeper %d its %.0f MB of dynamic shared memory", s->number + 1,
+								  ceil((double) pgscale_sweeper_memory_size(s->buffers) / PGSCALE_MB));
+		health->action = "see the server log; in a container, make /dev/shm larger, or set min_dynamic_shared_memory and restart";
+		return false;
+	}
 	/* Switched on, it ticks a moment later. */
 	if (!pgscale_health_worker(health, &pgscale_sweeper_module, (int) pg_atomic_read_u32(&s->pid), s->starts, Max(s->last_tick_ns, s->decided_ns), STALLED_MS))
 		return false;
@@ -184,7 +195,7 @@ health_of_sweepers(PgscaleHealth *health)
 
 	/* The worker may know of a reload before this backend does. */
 	leader = pgscale_sweeper_share(0);
-	if (pg_atomic_read_u32(&leader->pid) != 0 ? leader->state == PGSCALE_SWEEPER_OFF : !pgscale_sweeper_wanted())
+	if (pg_atomic_read_u32(&leader->pid) != 0 ? leader->state == PGSCALE_SWEEPER_OFF && !leader->no_memory : !pgscale_sweeper_wanted())
 	{
 		say_off(leader, health);
 		return;

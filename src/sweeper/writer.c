@@ -43,6 +43,7 @@
 #include "base/timer.h"
 #include "base/units.h"
 #include "base/worker.h"
+#include "sweeper/segment.h"
 #include "sweeper/shares.h"
 #include "sweeper/sweeper.h"
 
@@ -61,6 +62,7 @@
 
 static PgscaleSweeperShare *share = NULL;
 static PgscaleSweeperWriter *me = NULL;
+static dsm_handle memory;		/* of the sweeper that it writes for */
 static int	my_number;			/* among the share's, from 0 */
 static int64 cpu_base;			/* added to the process' CPU time */
 static int64 worked_ns;			/* when it last had a run */
@@ -110,7 +112,7 @@ write_page(const PgscalePage *page)
 		case PGSCALE_WRITTEN:
 			me->counts.write_ns += pgscale_timer_clock() - start;
 			me->counts.written++;
-			pgscale_sweeper_put_written(me, &swept);
+			pgscale_sweeper_put_written(&pgscale_sweeper_memory.queues->written[my_number], &swept);
 			break;
 		case PGSCALE_WRITE_CHANGED:
 			me->counts.skipped_changed++;
@@ -193,7 +195,10 @@ write_round(void)
 
 	Assert(pg_atomic_read_u32(&me->pid) == (uint32) MyProcPid && me->writing == 0);
 	(void) pgscale_worker_interrupts();
-	while (my_number < pgscale_sweeper_writers_wanted(share) && pgscale_sweeper_take_run(share, &run, &lost))
+	/* The next sweeper has another memory, and will have other writers. */
+	if (share->memory != memory)
+		proc_exit(0);
+	while (my_number < pgscale_sweeper_writers_wanted(share) && pgscale_sweeper_take_run(pgscale_sweeper_memory.queues, &run, &lost))
 	{
 		worked_ns = pgscale_timer_clock();
 		if (share->state != PGSCALE_SWEEPER_WORKING)
@@ -238,6 +243,10 @@ pgscale_sweeper_writer_main(Datum arg)
 	before_shmem_exit(sweeper_writer_detach, (Datum) 0);
 	pgscale_worker_start("PgscaleSweeperWriter");
 
+	if (!pgscale_sweeper_memory_attach(share, &pgscale_sweeper_memory))
+		proc_exit(0);
+	dsm_pin_mapping(pgscale_sweeper_memory.segment);
+	memory = dsm_segment_handle(pgscale_sweeper_memory.segment);
 	cpu_base = me->counts.cpu_ns - pgscale_timer_cpu_time();
 	worked_ns = pgscale_timer_clock();
 	me->latch = MyLatch;

@@ -35,7 +35,7 @@ struct orders
 	int32_t		pid;			/* of the process that is meant; 0: none, -1: a
 								 * worker that moves relations; -2: a server that is asked
 								 * whether it would start stops; -3: a writer of the
-								 * sweeper */
+								 * sweeper; -4: the first sweeper */
 	int32_t		kinds;			/* of calls that count */
 	int32_t		left;			/* so many are to come before it happens */
 	int32_t		error;			/* that the call fails with, an errno; or less a signal */
@@ -113,6 +113,8 @@ is_meant(void)
 		return title_has("pgscale relocation worker");
 	if (orders->pid == -3)
 		return title_has("pgscale sweeper writer");
+	if (orders->pid == -4)
+		return title_has("pgscale sweeper 1");
 	return orders->pid == getpid();
 }
 

@@ -29,6 +29,7 @@ PG_FUNCTION_INFO_V1(policy_steps);
 #include "sweeper/saved_history.c"
 
 PgscaleSweeperSettings pgscale_sweeper_settings = {0};
+PgscaleSweeperMemory pgscale_sweeper_memory;
 
 static PgscaleSweeperShare share;
 static const PgscaleSweeperPolicy *policy;
@@ -68,12 +69,13 @@ start(int kind)
 		size = Max(size, pgscale_sweeper_policies[i]->size(BUFFERS));
 	memory = memory ? memory : MemoryContextAlloc(TopMemoryContext, size);
 	memset(memory, 0xEE, size);
-	memset(&share, 0, offsetof(PgscaleSweeperShare, runs));
+	memset(&share, 0, sizeof(share));
 	memset(where, 0, sizeof(where));
 	memset(held, 0xFF, sizeof(held));
 	share.buffers = BUFFERS;
-	share.pages = pages;
-	share.policy_memory = memory;
+	pgscale_sweeper_memory.pages = pages;
+	pgscale_sweeper_memory.policy = memory;
+	history_read = false;
 	share.policy = PGSCALE_SWEEPER_NO_POLICY;
 	policy = pgscale_sweeper_policies[kind];
 	pgscale_sweeper_policy_begin(&share, kind);
@@ -486,10 +488,10 @@ check_kept(void)
 	int			good = 0;
 
 	start(PGSCALE_SWEEPER_HISTORY);
-	write_saved(&share);
+	pgscale_sweeper_saved_write(&share);
 	is(kept(), -1, "nothing that is known leaves no file");
 	work(60000);
-	write_saved(&share);
+	pgscale_sweeper_saved_write(&share);
 	is(kept(), BUFFERS, "a history leaves a file, with a page for each buffer");
 	is(header.choice, ((Adaptive *) memory)->preferred, "and what adaptive would choose");
 	for (int page = 0; page < lengthof(scores); page++)
@@ -551,16 +553,16 @@ check_adaptive(void)
 		/* less than would make it choose */
 		((Adaptive *) memory)->compare_at = PG_UINT64_MAX;
 		work(10000);
-		write_saved(&share);
+		pgscale_sweeper_saved_write(&share);
 		is(kept() > 0 && header.choice == wanted, true, "adaptive keeps its choice");
 		start(PGSCALE_SWEEPER_ADAPTIVE);
 		is(share.restored == header.pages && choice() == wanted && report.switches + report.evictions == 0, true,
 		   "which is in force again, with the pages, and is no switch");
 	}
-	write_saved(&share);
+	pgscale_sweeper_saved_write(&share);
 	start(PGSCALE_SWEEPER_CLOCK);
 	is(share.restored > 0 && choice() == PGSCALE_SWEEPER_THE_CLOCK, true, "the clock takes the pages over, as the clock");
-	write_saved(&share);
+	pgscale_sweeper_saved_write(&share);
 	is(kept() > 0 && header.choice == 4, true, "and keeps what adaptive would choose");
 }
 
@@ -571,20 +573,20 @@ check_parts(void)
 	start(PGSCALE_SWEEPER_HISTORY);
 	work(30000);
 	sweepers = MOST_PAGES / 100;
-	write_saved(&share);
+	pgscale_sweeper_saved_write(&share);
 	is(kept(), 100, "of many sweepers each keeps its part");
 	start(PGSCALE_SWEEPER_HISTORY);
 	is(share.restored == 100 && !isnan(comes_back(0)), true, "which comes back, the best of them");
 	sweepers = 1;
 	work(30000);
-	write_saved(&share);
-	share.history_read = false;
+	pgscale_sweeper_saved_write(&share);
+	history_read = false;
 	share.restored = 0;
-	memset(share.pages, 0, BUFFERS * sizeof(*share.pages));
-	write_saved(&share);
+	memset(pgscale_sweeper_memory.pages, 0, BUFFERS * sizeof(PgscaleSweeperPage));
+	pgscale_sweeper_saved_write(&share);
 	is(kept(), BUFFERS, "what was not read stays");
 	pgscale_sweeper_saved_read(&share);
-	is(share.restored == BUFFERS && share.history_read, true, "and is read by the next process, once");
+	is(share.restored == BUFFERS && history_read, true, "and is read by the next process, once");
 }
 
 /* What the server wrote, with other bytes somewhere and a checksum that is right: what is wrong with it? */
@@ -626,7 +628,7 @@ check_foreign(void)
 
 		start(PGSCALE_SWEEPER_HISTORY);
 		work(30000);
-		write_saved(&share);
+		pgscale_sweeper_saved_write(&share);
 		file = fopen(name, "r+b");
 		size = (int) fread(bytes, 1, sizeof(bytes), file);
 		memcpy(bytes + cases[i].at, &cases[i].with, sizeof(uint32));

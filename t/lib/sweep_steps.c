@@ -56,11 +56,11 @@ PgscaleSweeperKeptList *pgscale_sweeper_kept_list;
 uint64		(*pgscale_counters_own_writes) (void);
 
 static PgscaleSweeperShare *s;
+static PgscaleSweeperQueues *q;
 static PgscaleSweeperPage the_pages[MOST_BUFFERS];
 static char the_memory[MOST_BUFFERS];
 static uint8 ranks[MOST_BUFFERS];	/* by buffer of the share */
 static bool listens;			/* is what the policy hears to be said? */
-static bool begins_while_read = false;
 static int	wants_policy;
 static int	most_looks;			/* that a tick has time for */
 static int64 the_time = NS_PER_S;
@@ -71,7 +71,9 @@ static bool skips = false;		/* are some pages not written? */
 int64 pgscale_timer_clock(void) { return the_time; }
 int64 pgscale_timer_cpu_time(void) { return 0; }
 int64 pgscale_counters_backend_writes(PgscaleBackendWrites *count, LWLock *lock, bool anew) { return 0; }
-bool pgscale_sweeper_page_worth(int buf, const PgscalePage *page, PgscalePageWorth *worth) { return false; }
+const PgscalePageWorths *pgscale_buffer_worths;
+const PgscalePageWorths pgscale_sweeper_worths;
+bool pgscale_sweeper_memory_attach(const PgscaleSweeperShare *share, PgscaleSweeperMemory *memory) { return false; }
 bool pgscale_compat_direct_data(void) { return false; }
 bool pgscale_kernel_may_begin_writes(void) { return true; }
 void pgscale_worker_start(const char *wait_event_name) { }
@@ -122,14 +124,7 @@ heard_visit(void *memory, int buf, bool kept)
 	return rank;
 }
 
-static void
-heard_report(const void *memory, int buffers, PgscaleSweeperPolicyReport *report)
-{
-	if (!begins_while_read)
-		return;
-	s->policy = PGSCALE_SWEEPER_NO_POLICY;
-	pgscale_sweeper_policy_begin(s, PGSCALE_SWEEPER_HISTORY);
-}
+static void heard_report(const void *memory, int buffers, PgscaleSweeperPolicyReport *report) { report->evictions = buffers; }
 
 static const PgscaleSweeperPolicy heard_policy = {
 	.size = heard_size,
@@ -234,7 +229,7 @@ take(int n)
 
 	for (int i = s->stack_used - 1; i >= 0 && n > 0; i--)
 	{
-		const int	buf = s->stack[i].buf;
+		const int	buf = pgscale_sweeper_memory.stack[i].buf;
 
 		if (!pgscale_buffer_listed(buf))
 			continue;
@@ -275,7 +270,7 @@ queued(void)
 	bool		lost;
 	int			n = 0;
 
-	while (n < PGSCALE_RUNS_QUEUED && pgscale_sweeper_take_run(s, &found[n], &lost))
+	while (n < PGSCALE_RUNS_QUEUED && pgscale_sweeper_take_run(q, &found[n], &lost))
 		n++;
 	return describe(found, n);
 }
@@ -289,11 +284,9 @@ begin(int mode, int first, int size)
 	at_look = NULL;
 	most_looks = PG_INT32_MAX;
 	listens = false;
-	memset(s, 0, offsetof(PgscaleSweeperShare, runs));
+	memset(s, 0, offsetof(PgscaleSweeperShare, writers));
 	s->first = first;
 	s->buffers = size;
-	s->pages = the_pages;
-	s->policy_memory = the_memory;
 	s->stack_size = 100;
 	s->stack_used = 0;
 	s->most_writers = s->writers_now = PGSCALE_SWEEPER_MAX_WRITERS;
@@ -370,17 +363,6 @@ read_torn(void)
 
 	in_read = page_changes;
 	return pgscale_buffer_read(105, &look, &page);
-}
-
-static void
-report(bool another_begins)
-{
-	PgscaleSweeperPolicyReport it = {0};
-	uint32		begun;
-
-	begins_while_read = another_begins;
-	say(pgscale_sweeper_policy_report(s, &it, &begun) && begun == s->policy_begun ? "reports" : "nothing");
-	begins_while_read = false;
 }
 
 /* These buffers, which have the pages from that block on */
@@ -609,9 +591,7 @@ command(const char *name, const double *numbers)
 	COMMAND("kept", say("%d, rank %d, header %d", p->kept, pgscale_sweeper_rank(s, 105), pgscale_sweeper_header(s, 105)));
 	COMMAND("torn", say(yes(read_torn())));
 	COMMAND("offered", p->followed = p->offered = p->passed = true);
-	COMMAND("process", pgscale_sweeper_pages_init(s));
 	COMMAND("on_offer", say("%d", p->followed + p->offered + p->passed));
-	COMMAND("report", report(a));
 	COMMAND("take_over", pgscale_sweeper_policy_begin(s, PGSCALE_SWEEPER_CLOCK));
 	COMMAND("rank", ranks[a - s->first] = b);
 
@@ -667,9 +647,9 @@ command(const char *name, const double *numbers)
 	COMMAND("forget", pgscale_sweeper_set_forget(a));
 	COMMAND("lacks", say(yes(pgscale_sweeper_set_lacks(a / 100.0))));
 	COMMAND("skip", say(yes(pgscale_sweeper_set_skip(a))));
-	COMMAND("queue", (void) pgscale_sweeper_put_run(s, &(PgscaleSweeperRun) {page, b, c}));
+	COMMAND("queue", (void) pgscale_sweeper_put_run(q, &(PgscaleSweeperRun) {page, b, c}));
 	COMMAND("queued", say(queued()));
-	COMMAND("waiting", say("%d", (int) pgscale_sweeper_queued_runs(s)));
+	COMMAND("waiting", say("%d", (int) pgscale_sweeper_queued_runs(q)));
 	COMMAND("writing", s->writers[PGSCALE_SWEEPER_MAX_WRITERS - 1].writing = a);
 	COMMAND("skips", s->writers[3].counts.skipped_locked++);
 	COMMAND("watch", s->state = a ? PGSCALE_SWEEPER_WATCHING : PGSCALE_SWEEPER_WORKING);
@@ -695,13 +675,9 @@ static const Step known[] = {
 	{"see 12 1 0 0, kept", "5: 11 evicted; 5: 12 arrived, 1; replaced; 1 is left to 12; 0, rank 1, header 1",
 	"its successor is not"},
 	{"torn, -locked 105", "no", "a name is not read while it is written"},
-	{"offered, process, on_offer", "memory with 0 is taken over; 0", "to a new process nothing is on offer"},
 	{"see 12 2 1 1", "5: 12 used 1; used; 2 is left to 12", "and pages are known"},
-	{"report 0", "reports", "a policy reports what it has"},
-	{"report 1", "memory begins with 0; nothing", "nothing if another one begins meanwhile"},
-	{"see 12 1 0 0", "5: 12 arrived, 1; first; 1 is left to 12", "which knows no page"},
 	{"take_over", "memory with 0 is taken over", "another policy goes on with the memory"},
-	{"see 12 1 1 0", "not used; 1 is left to 12", "and the pages"},
+	{"see 12 2 2 0", "not used; 2 is left to 12", "and the pages"},
 };
 
 #if PGSCALE_FREELIST
@@ -996,26 +972,26 @@ check_shares(void)
 	int			n = 0;
 
 	for (int i = 0; i < PGSCALE_RUNS_QUEUED + 2; i++)
-		n += pgscale_sweeper_put_run(s, &(PgscaleSweeperRun) {page_of(i), 1 + i % 2, 1});
+		n += pgscale_sweeper_put_run(q, &(PgscaleSweeperRun) {page_of(i), 1 + i % 2, 1});
 	is(n, 4096, "the queue has room for so many runs");
-	is(pgscale_sweeper_pending(s), 4096 * 1.5, "whose pages are coming");
+	is(pgscale_sweeper_pending(s, q), 4096 * 1.5, "whose pages are coming");
 	is(strncmp(queued(), "0+1/1 1+2/1 2+1/1 ", 18), 0, "they come back in their order");
-	pg_atomic_fetch_add_u32(&s->runs_put, PG_INT32_MAX);
+	pg_atomic_fetch_add_u32(&q->runs_put, PG_INT32_MAX);
 	lost = false;
-	is(!pgscale_sweeper_take_run(s, &runs[0], &lost) && lost, true, "a ring that says what cannot be is given up");
-	is(!pgscale_sweeper_take_run(s, &runs[0], &lost) && !lost, true, "once");
+	is(!pgscale_sweeper_take_run(q, &runs[0], &lost) && lost, true, "a ring that says what cannot be is given up");
+	is(!pgscale_sweeper_take_run(q, &runs[0], &lost) && !lost, true, "once");
 	for (int i = 0; i < PGSCALE_PAGES_WRITTEN + 2; i++)
-		pgscale_sweeper_put_written(&s->writers[1], &(PgscaleSweeperSwept) {i, page_of(i)});
-	for (n = 0; pgscale_sweeper_take_written(&s->writers[1], &swept, &lost); n++)
+		pgscale_sweeper_put_written(&q->written[1], &(PgscaleSweeperSwept) {i, page_of(i)});
+	for (n = 0; pgscale_sweeper_take_written(&q->written[1], &swept, &lost); n++)
 		if (swept.buf != n)
 			break;
 	is(n, 4096, "as many written pages come back, in their order");
-	pg_atomic_fetch_add_u32(&s->writers[1].put, PG_INT32_MAX);
-	is(!pgscale_sweeper_take_written(&s->writers[1], &swept, &lost) && lost, true, "this one, too");
+	pg_atomic_fetch_add_u32(&q->written[1].put, PG_INT32_MAX);
+	is(!pgscale_sweeper_take_written(&q->written[1], &swept, &lost) && lost, true, "this one, too");
 	is(share_begin(0, 3) == 0 && share_begin(1, 3) == 133 && share_begin(3, 3) == 400, true, "three sweepers share the buffers");
 	is(most_writers(0, 1) == 16 && most_writers(0, 4) == 7 && most_writers(1, 4) == 6 && most_writers(15, 16) == 1, true,
 	   "with a writer for 16 buffers");
-	is(stack_size(1000), 251, "a quarter of the buffers may be ready");
+	is(pgscale_sweeper_stack_size(1000), 251, "a quarter of the buffers may be ready");
 }
 
 #define CHECK(steps)	check_steps(steps, lengthof(steps), command)
@@ -1027,7 +1003,11 @@ sweep_steps(PG_FUNCTION_ARGS)
 	initStringInfo(&said);
 	shared = palloc0(sizeof(SweeperShared));
 	shared->workers = 1;
-	s = share = shares[0] = palloc0(offsetof(PgscaleSweeperShare, stack) + MOST_BUFFERS * sizeof(PgscaleSweeperSupplied));
+	s = share = shares = palloc0(sizeof(PgscaleSweeperShare));
+	q = palloc0(sizeof(PgscaleSweeperQueues));
+	pgscale_sweeper_memory = (PgscaleSweeperMemory) {
+		.queues = q,.stack = palloc0(MOST_BUFFERS * sizeof(PgscaleSweeperSupplied)),.pages = the_pages,.policy = the_memory
+	};
 	pgscale_sweeper_kept_list = palloc0(sizeof(PgscaleSweeperKeptList));
 	CHECK(known);
 #if PGSCALE_FREELIST

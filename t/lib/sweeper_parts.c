@@ -20,23 +20,17 @@ PG_FUNCTION_INFO_V1(set_few_slots);
 PG_FUNCTION_INFO_V1(set_warm);
 PG_FUNCTION_INFO_V1(wait_to_write);
 
+#include "base/change_count.c"
 #include "base/timer.c"
-#include "sweeper/policies/adaptive.c"
-#include "sweeper/policies/page_history.c"
-#undef GHOST_WAYS
-#include "sweeper/policies/shadow.c"
-#include "sweeper/policies/policies.c"
 #include "sweeper/shares.c"
 
 PgscaleSweeperSettings pgscale_sweeper_settings;
 uint64		(*pgscale_counters_own_writes) (void);
-bool		(*pgscale_buffer_page_worth) (int buf, const PgscalePage *page, PgscalePageWorth *worth);
+const PgscalePageWorths *pgscale_buffer_worths;
+const PgscalePageWorths pgscale_sweeper_worths;
 
 int64 pgscale_counters_backend_writes(PgscaleBackendWrites *count, LWLock *lock, bool anew) { return 0; }
-bool pgscale_sweeper_page_worth(int buf, const PgscalePage *page, PgscalePageWorth *worth) { return false; }
 
-bool pgscale_sweeper_policy_report(const PgscaleSweeperShare *share, PgscaleSweeperPolicyReport *report,
-								   uint32 *begun) { return false; }
 /* The n-th of that many. */
 static PgscaleSweeperShare *
 of_workers(int n, int workers)
@@ -47,7 +41,7 @@ of_workers(int n, int workers)
 		pgscale_sweeper_shares_startup(workers);
 		LWLockRelease(AddinShmemInitLock);
 	}
-	return shares[n];
+	return &shares[n];
 }
 
 /*

@@ -63,7 +63,7 @@ pop_taken(PgscaleSweeperShare *share)
 	Assert(share->stack_used >= 0 && share->stack_used <= share->stack_size);
 	for (int n = 0; share->stack_used > 0 && !pgscale_sweeper_long_enough(n); n++)
 	{
-		PgscaleSweeperSupplied *top = &share->stack[share->stack_used - 1];
+		PgscaleSweeperSupplied *top = &pgscale_sweeper_memory.stack[share->stack_used - 1];
 		PgscaleBuffer look;
 		PgscalePage page;
 
@@ -168,7 +168,7 @@ put_on_list(PgscaleSweeperShare *share, int buf, const PgscalePage *page, uint8 
 static bool
 freelist_offer(PgscaleSweeperShare *share, int buf, const PgscalePage *page, uint8 max_rank)
 {
-	PgscaleSweeperSupplied *top = &share->stack[share->stack_used];
+	PgscaleSweeperSupplied *top = &pgscale_sweeper_memory.stack[share->stack_used];
 	bool		listed;
 
 	if (share->stack_used >= share->stack_size || !put_on_list(share, buf, page, max_rank, &listed))
@@ -195,7 +195,7 @@ freelist_ready(const PgscaleSweeperShare *share)
 
 		if (share->stack_used > STALE_SAMPLE)
 			at = (int) pg_prng_uint64_range(&pg_global_prng_state, 0, share->stack_used - 1);
-		pgscale_buffer_look(share->stack[at].buf, &look);
+		pgscale_buffer_look(pgscale_sweeper_memory.stack[at].buf, &look);
 		good += look.listed && look.usage == 0 && !look.pinned;
 	}
 	return n == 0 ? 0 : (int) ((int64) share->stack_used * good / n);

@@ -11,16 +11,15 @@
 #include "simulate.h"
 
 #include "sweeper/shares.c"
-#include "plain_clock.h"
 
 #define WRITERS 3
 #define RUNS	12
 
 PgscaleSweeperSettings pgscale_sweeper_settings;
-const PgscaleSweeperPolicy *const pgscale_sweeper_policies[PGSCALE_SWEEPER_POLICIES] = {
-	&plain_clock, &plain_clock, &plain_clock
-};
+const PgscalePageWorths *pgscale_buffer_worths;
+const PgscalePageWorths pgscale_sweeper_worths;
 
+static PgscaleSweeperQueues *queues;
 static bool taken[RUNS + 1];
 static int	ntaken;
 
@@ -41,15 +40,13 @@ make_run(int n)
 static void
 put_runs(void *argument)
 {
-	PgscaleSweeperShare *share = shares[0];
-
 	for (int n = 1; n <= RUNS; n++)
 	{
 		PgscaleSweeperRun	run = make_run(n);
 
-		while (!pgscale_sweeper_put_run(share, &run))
+		while (!pgscale_sweeper_put_run(queues, &run))
 			sim_pause();
-		(void) pgscale_sweeper_pending(share);
+		(void) pgscale_sweeper_pending(&shares[0], queues);
 	}
 }
 
@@ -61,7 +58,7 @@ take_runs(void *argument)
 		PgscaleSweeperRun	run;
 		bool		lost = false;
 
-		if (pgscale_sweeper_take_run(shares[0], &run, &lost))
+		if (pgscale_sweeper_take_run(queues, &run, &lost))
 		{
 			PgscaleSweeperRun	as_put;
 
@@ -91,7 +88,7 @@ put_pages(void *argument)
 	{
 		swept.buf = n;
 		swept.page.block = n;
-		pgscale_sweeper_put_written(&shares[0]->writers[0], &swept);
+		pgscale_sweeper_put_written(&queues->written[0], &swept);
 	}
 }
 
@@ -105,7 +102,7 @@ take_pages(void *argument)
 		PgscaleSweeperSwept swept;
 		bool		lost = false;
 
-		if (pgscale_sweeper_take_written(&shares[0]->writers[0], &swept, &lost))
+		if (pgscale_sweeper_take_written(&queues->written[0], &swept, &lost))
 		{
 			if (swept.buf != swept.page.block || swept.buf <= last)
 				sim_fail("page %d of buffer %d was taken after %d", swept.page.block, swept.buf, last);
@@ -121,9 +118,12 @@ take_pages(void *argument)
 void
 sim_begin(void)
 {
+	bool		found;
+
 	memset(taken, 0, sizeof(taken));
 	ntaken = 0;
 	pgscale_sweeper_shares_startup(1);
+	queues = ShmemInitStruct("queues", sizeof(PgscaleSweeperQueues), &found);
 	if (sim_random(2) == 0)
 	{
 		sim_thread(put_runs, NULL);

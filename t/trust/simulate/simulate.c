@@ -484,7 +484,6 @@ void	   *CurrentMemoryContext;
 void	   *TopMemoryContext;
 volatile int InterruptPending;
 uint64_t	(*pgscale_counters_own_writes) (void);
-void	   *pgscale_buffer_page_worth;
 
 void *
 ShmemInitStruct(const char *name, size_t size, bool *found)

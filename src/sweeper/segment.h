@@ -1,0 +1,36 @@
+/*-------------------------------------------------------------------------
+ *
+ * segment.h
+ *	  The memory of a sweeper that grows with the buffers.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSCALE_SWEEPER_SEGMENT_H
+#define PGSCALE_SWEEPER_SEGMENT_H
+
+#include "postgres.h"
+
+#include "base/shared_buffers.h"
+#include "sweeper/shares.h"
+
+/* Bytes that a sweeper of that many buffers takes while it runs. */
+extern Size pgscale_sweeper_memory_size(int buffers);
+
+/*
+ * In a sweeper, once: gets its memory, without any contents yet.  Where the server has
+ * none, waits for a minute and ends the process.
+ */
+extern void pgscale_sweeper_memory_create(PgscaleSweeperShare *share);
+
+/*
+ * In any other process: maps it, for as long as the current resource owner lasts.  Returns
+ * false if the sweeper does not run.
+ */
+extern bool pgscale_sweeper_memory_attach(const PgscaleSweeperShare *share, PgscaleSweeperMemory *memory);
+
+/* What the sweepers know of pages: replacement_stats.c. */
+extern const PgscalePageWorths pgscale_sweeper_worths;
+
+#endif							/* PGSCALE_SWEEPER_SEGMENT_H */
