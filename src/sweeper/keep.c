@@ -13,6 +13,7 @@
 
 #include "access/htup_details.h"
 #include "access/relation.h"
+#include "access/xact.h"
 #include "catalog/catalog.h"
 #include "catalog/pg_class.h"
 #include "fmgr.h"
@@ -131,7 +132,9 @@ find_to_keep(Oid relid, PgscaleSweeperKept *kept)
 typedef struct KeepRequest
 {
 	PgscaleSweeperKept kept;
-	bool		dropped[PGSCALE_SWEEPER_KEPT_MOST]; /* databases, by place */
+	bool		follows[PGSCALE_SWEEPER_KEPT_MOST]; /* is the place's other by
+													 * now? */
+	PgscaleSweeperKept now[PGSCALE_SWEEPER_KEPT_MOST];	/* then it is that */
 	uint32		changes[PGSCALE_SWEEPER_KEPT_MOST]; /* when that was so */
 } KeepRequest;
 
@@ -183,11 +186,8 @@ keep_one(PgscaleSweeperKept *list, void *arg)
 	int			at;
 
 	for (int place = 0; place < PGSCALE_SWEEPER_KEPT_MOST; place++)
-		if (request->dropped[place] && list[place].changes == request->changes[place])
-		{
-			list[place].database = list[place].relation = InvalidOid;
-			list[place].changes++;
-		}
+		if (request->follows[place] && list[place].changes == request->changes[place])
+			list[place] = request->now[place];
 	at = place_to_keep(list, &request->kept);
 	if (request->kept.fraction == 0 && (at < 0 || !OidIsValid(list[at].relation)))
 		return;
@@ -209,6 +209,36 @@ keep_one(PgscaleSweeperKept *list, void *arg)
 }
 
 /*
+ * What was dropped a moment ago, or while the sweeper is off, takes no room, and what was
+ * renamed is not taken for another one.  A transaction that has changed something may see
+ * what it will roll back.
+ */
+static void
+follow_all(KeepRequest *request)
+{
+	const bool	sure = !TransactionIdIsValid(GetTopTransactionIdIfAny());
+	bool		in_file = false;	/* it is written anyway */
+
+	(void) pgscale_sweeper_kept_copy(request->now);
+	for (int place = 0; place < PGSCALE_SWEEPER_KEPT_MOST; place++)
+	{
+		PgscaleSweeperKept *kept = &request->now[place];
+
+		request->changes[place] = kept->changes;
+		if (!OidIsValid(kept->relation))
+			continue;
+		if (kept->database == MyDatabaseId)
+			request->follows[place] = sure && pgscale_sweeper_kept_follow_one(kept, &in_file);
+		else if (!SearchSysCacheExists1(DATABASEOID, ObjectIdGetDatum(kept->database)))
+		{
+			request->follows[place] = true;
+			kept->database = kept->relation = InvalidOid;
+			kept->changes++;
+		}
+	}
+}
+
+/*
  * pgscale.keep(relation, fraction): keeps up to that fraction of shared_buffers for the
  * relation's pages, at once and whatever becomes of the transaction; NULL or 0: no more.
  * Returns how many buffers that is.
@@ -216,7 +246,6 @@ keep_one(PgscaleSweeperKept *list, void *arg)
 Datum
 pgscale_keep(PG_FUNCTION_ARGS)
 {
-	PgscaleSweeperKept list[PGSCALE_SWEEPER_KEPT_MOST];
 	KeepRequest request;
 
 	pgscale_preload_require();
@@ -233,13 +262,7 @@ pgscale_keep(PG_FUNCTION_ARGS)
 	/* What was dropped has no owner, and the list follows that anyway. */
 	if (request.kept.fraction > 0 || SearchSysCacheExists1(RELOID, ObjectIdGetDatum(request.kept.relation)))
 		find_to_keep(request.kept.relation, &request.kept);
-	(void) pgscale_sweeper_kept_copy(list);
-	for (int place = 0; place < PGSCALE_SWEEPER_KEPT_MOST; place++)
-	{
-		request.changes[place] = list[place].changes;
-		request.dropped[place] = OidIsValid(list[place].database) &&
-			!SearchSysCacheExists1(DATABASEOID, ObjectIdGetDatum(list[place].database));
-	}
+	follow_all(&request);
 	pgscale_sweeper_kept_change(keep_one, &request);
 	PG_RETURN_INT64(fraction_in_buffers(request.kept.fraction));
 }

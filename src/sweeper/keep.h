@@ -96,10 +96,13 @@ extern void pgscale_sweeper_kept_change(void (*change) (PgscaleSweeperKept *list
 /* What the catalogs say of a relation of this database.  False if it is not there. */
 extern bool pgscale_sweeper_kept_look_up(const PgscaleSweeperKept *kept, PgscaleSweeperKept *now);
 
+/* Does it follow its relation there?  In a transaction of its database.  *in_file: if so, the list's file is behind. */
+extern bool pgscale_sweeper_kept_follow_one(PgscaleSweeperKept *kept, bool *in_file);
+
 /* Is its file known, and are there pages?  If not, there may be another file by now.  *file: the inode, 0: none. */
 extern bool pgscale_sweeper_kept_has_pages(const PgscaleSweeperKept *kept, ino_t *file);
 
-/* In worker 1, now and then: the databases of those that have none are looked up. */
+/* In worker 1, now and then: has the databases of those that have none looked up, and of the others within a minute. */
 extern void pgscale_sweeper_kept_follow(void);
 
 /* A copy of the list.  Returns how many places are taken. */

@@ -11,14 +11,16 @@
  * The file has no relation's files, because only the catalogs of its database are sure of
  * these.  Worker 1 looks once a second whether each relation's file is known, is there, and
  * has pages.  If not, a worker of that database, for once, looks its relations up, and the
- * list follows.
+ * list follows.  All relations are looked up now and then.
  *
  * Nearly everything that gives a relation another file empties or removes the old one at
  * the commit: VACUUM FULL, CLUSTER, REINDEX, TRUNCATE, another tablespace, of the database,
  * too, a live move, and where recovery replays that.  So a rollback, a prepared transaction
  * and a standby need no care.  The catalogs that are an exception cannot be kept.  Where
- * the answer leaves it as it was, as with an empty table, or where the worker failed, it is
- * asked again later, and ever less often.
+ * that cannot be seen, it is found within a minute: an empty file is not emptied again, an
+ * index that REINDEX CONCURRENTLY has replaced has its pages until all that use it have
+ * ended, and another index may take over a file with its pages (ALTER TABLE ALTER TYPE).
+ * So is what a worker left that failed, or had no slot.
  *
  * REINDEX CONCURRENTLY makes a new index, which gets the name of the old one, and leaves
  * the old one invalid.  So the list follows an index that is gone or invalid to the index
@@ -52,6 +54,7 @@
 #include "access/xlog.h"
 #include "catalog/index.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_database.h"
 #include "catalog/pg_index.h"
 #include "catalog/pg_namespace_d.h"
 #include "common/file_perm.h"
@@ -64,6 +67,7 @@
 #include "storage/shmem.h"
 #include "tcop/tcopprot.h"
 #include "utils/builtins.h"
+#include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
@@ -112,16 +116,22 @@ typedef struct FileContent
 
 /* Between two look-ups of a relation that is as it was before: at first, and at most. */
 #define AGAIN_NS		(10 * NS_PER_S)
-#define AGAIN_MOST_NS	(3600 * NS_PER_S)
+#define AGAIN_MOST_NS	(60 * NS_PER_S)
 
-/* What worker 1 saw of a place when it last had its database looked up. */
+/* What worker 1 saw of a place when it last had its database looked up, or when that became needless. */
 typedef struct Asked
 {
 	uint32		changes;
 	ino_t		file;			/* 0: none */
+	bool		pages;
 	int64		pause_ns;		/* until it asks again if all is as it was */
 	int64		at_ns;
 } Asked;
+
+/* Other databases wait for a worker that waits for a lock. */
+static const PgscaleWorkerSetting kept_settings[] = {
+	{"lock_timeout", "1s"},
+};
 
 PgscaleSweeperKeptList *pgscale_sweeper_kept_list = NULL;
 
@@ -434,9 +444,8 @@ pgscale_sweeper_kept_look_up(const PgscaleSweeperKept *kept, PgscaleSweeperKept 
 	return true;
 }
 
-/* Does the list follow the relation there?  In a transaction of its database. */
-static bool
-follow_one(PgscaleSweeperKept *kept, bool *in_file)
+bool
+pgscale_sweeper_kept_follow_one(PgscaleSweeperKept *kept, bool *in_file)
 {
 	PgscaleSweeperKept now = *kept;
 
@@ -463,14 +472,16 @@ pgscale_sweeper_kept_main(Datum arg)
 
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
-	pgscale_worker_connect((Oid) DatumGetInt32(arg), NULL, 0);
+	/* while it connects, too */
+	SetConfigOption(kept_settings[0].name, kept_settings[0].value, PGC_SUSET, PGC_S_SESSION);
+	pgscale_worker_connect((Oid) DatumGetInt32(arg), kept_settings, lengthof(kept_settings));
 
 	StartTransactionCommand();
 	(void) pgscale_sweeper_kept_copy(before);
 	memcpy(list, before, sizeof(list));
 	for (int place = 0; place < PGSCALE_SWEEPER_KEPT_MOST; place++)
 		if (OidIsValid(list[place].relation) && list[place].database == MyDatabaseId)
-			follows[place] = follow_one(&list[place], &in_file);
+			follows[place] = pgscale_sweeper_kept_follow_one(&list[place], &in_file);
 	CommitTransactionCommand();
 
 	LWLockAcquire(pgscale_sweeper_kept_list->change_lock, LW_EXCLUSIVE);
@@ -503,20 +514,29 @@ pgscale_sweeper_kept_has_pages(const PgscaleSweeperKept *kept, ino_t *file)
 	return there.st_size > 0;
 }
 
-/* In a process without a database. */
+/* Is it there, whole, and may be connected to?  In a process without a database. */
 static bool
-database_is_there(Oid database)
+database_is_open(Oid database)
 {
 	ResourceOwner owner = CurrentResourceOwner;
 	MemoryContext context = CurrentMemoryContext;
-	bool		there;
+	HeapTuple	tuple;
+	bool		open = false;
 
 	StartTransactionCommand();
-	there = SearchSysCacheExists1(DATABASEOID, ObjectIdGetDatum(database));
+	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(database));
+	if (HeapTupleIsValid(tuple))
+	{
+		Form_pg_database form = (Form_pg_database) GETSTRUCT(tuple);
+
+		/* a limit below -1: its DROP DATABASE was interrupted */
+		open = form->datallowconn && form->datconnlimit >= -1;
+		ReleaseSysCache(tuple);
+	}
 	CommitTransactionCommand();
 	CurrentResourceOwner = owner;
 	MemoryContextSwitchTo(context);
-	return there;
+	return open;
 }
 
 void
@@ -525,6 +545,7 @@ pgscale_sweeper_kept_follow(void)
 	static Asked asked[PGSCALE_SWEEPER_KEPT_MOST];
 	static BackgroundWorkerHandle *handle = NULL;
 	static int64 looked = 0;
+	static int	first = 0;		/* another one each time: databases take turns */
 	const int64 now = pgscale_timer_clock();
 	PgscaleSweeperKept list[PGSCALE_SWEEPER_KEPT_MOST];
 	MemoryContext context;
@@ -542,26 +563,33 @@ pgscale_sweeper_kept_follow(void)
 		handle = NULL;
 	}
 	(void) pgscale_sweeper_kept_copy(list);
-	for (int place = 0; place < PGSCALE_SWEEPER_KEPT_MOST; place++)
+	first = (first + 1) % PGSCALE_SWEEPER_KEPT_MOST;
+	for (int i = 0; i < PGSCALE_SWEEPER_KEPT_MOST; i++)
 	{
+		const int	place = (first + i) % PGSCALE_SWEEPER_KEPT_MOST;
 		const PgscaleSweeperKept *kept = &list[place];
 		Asked	   *last = &asked[place];
-		ino_t		file;
-		bool		same;
+		Asked		seen = {.changes = kept->changes,.pause_ns = AGAIN_NS,.at_ns = now};
 
-		if (!OidIsValid(kept->relation) || (OidIsValid(database) && kept->database != database) ||
-			pgscale_sweeper_kept_has_pages(kept, &file))
+		if (!OidIsValid(kept->relation) || (OidIsValid(database) && kept->database != database))
 			continue;
-		same = last->changes == kept->changes && last->file == file;
-		if (same && now - last->at_ns < last->pause_ns)
+		seen.pages = pgscale_sweeper_kept_has_pages(kept, &seen.file);
+		if (last->changes != seen.changes || last->file != seen.file || last->pages != seen.pages)
+		{
+			*last = seen;
+			if (seen.pages)
+				continue;
+		}
+		else if (now - last->at_ns < last->pause_ns)
 			continue;
+		else
+		{
+			last->pause_ns = Min(2 * last->pause_ns, AGAIN_MOST_NS);
+			last->at_ns = now;
+		}
 		database = kept->database;
-		last->changes = kept->changes;
-		last->file = file;
-		last->pause_ns = same ? Min(2 * last->pause_ns, AGAIN_MOST_NS) : AGAIN_NS;
-		last->at_ns = now;
 	}
-	if (!OidIsValid(database) || !database_is_there(database))
+	if (!OidIsValid(database) || !database_is_open(database))
 		return;
 	context = MemoryContextSwitchTo(TopMemoryContext);
 	if (!pgscale_worker_launch("pgscale sweeper keep", "pgscale_sweeper_kept_main", (int32) database, true, &handle))
