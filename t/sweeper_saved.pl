@@ -222,7 +222,7 @@ begin();
 sweeps();
 end();
 ok(!-e $file, 'a file that cannot be written is not there');
-like(substr(slurp_file($node->logfile), $from), qr/LOG:  could not write file "pg_stat\/pgscale_sweeper_1.stat.tmp"/,
+like(substr(slurp_file($node->logfile), $from), qr/LOG:  could not write file "pg_stat\/pgscale_sweeper_1.stat"/,
     'the log says so');
 unlike(slurp_file($node->logfile), qr/PANIC|TRAP/, 'and nothing has failed on the way');
 

@@ -2,7 +2,7 @@
  *
  * sampler_files.c
  *	  Common code of the files that keep the sampler's data over a restart
- *	  (base/restart_file.c).
+ *	  (base/saved_file.c).
  *
  * The postmaster reads and removes such a file at start.  When it writes one, it takes
  * the contents of shared memory if no change of it is in progress.

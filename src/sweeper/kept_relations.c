@@ -57,10 +57,8 @@
 #include "catalog/pg_database.h"
 #include "catalog/pg_index.h"
 #include "catalog/pg_namespace_d.h"
-#include "common/file_perm.h"
 #include "miscadmin.h"
 #include "pgstat.h"
-#include "port/pg_crc32c.h"
 #include "postmaster/bgworker.h"
 #include "storage/fd.h"
 #include "storage/ipc.h"
@@ -75,7 +73,7 @@
 #include "utils/timestamp.h"
 
 #include "base/relation_files.h"
-#include "base/restart_file.h"
+#include "base/saved_file.h"
 #include "base/timer.h"
 #include "base/units.h"
 #include "base/worker.h"
@@ -84,7 +82,6 @@
 #define LOCK_TRANCHE	"pgscale sweeper keep"
 
 #define KEPT_FILE		PGSTAT_STAT_PERMANENT_DIRECTORY "/pgscale_sweeper_keep.stat"
-#define KEPT_TEMP		KEPT_FILE ".tmp"
 
 /* To be changed with the format of the header or of a relation. */
 #define KEPT_FORMAT		0x70676b31
@@ -105,14 +102,6 @@ typedef struct FileRelation
 	double		fraction;
 	NameData	name;
 } FileRelation;
-
-/* The file as a whole; it ends with the checksum, behind the last relation. */
-typedef struct FileContent
-{
-	FileHeader	header;
-	FileRelation of[PGSCALE_SWEEPER_KEPT_MOST];
-	pg_crc32c	room_for_crc;
-} FileContent;
 
 /* Between two look-ups of a relation that is as it was before: at first, and at most. */
 #define AGAIN_NS		(10 * NS_PER_S)
@@ -137,18 +126,18 @@ PgscaleSweeperKeptList *pgscale_sweeper_kept_list = NULL;
 
 PGDLLEXPORT void pgscale_sweeper_kept_main(Datum arg);
 
-/* Makes the file's content.  Returns its size. */
-static Size
-make_content(const PgscaleSweeperKept *list, FileContent *content)
+/* Writes the file of that list, or says with this level of errors why not. */
+static void
+write_kept_file(const PgscaleSweeperKept *list, int elevel)
 {
-	uint32		n = 0;
-	pg_crc32c	crc;
-	Size		size;
+	FileHeader	header = {.format = KEPT_FORMAT,.cluster = GetSystemIdentifier()};
+	FileRelation of[PGSCALE_SWEEPER_KEPT_MOST] = {0};
+	PgscaleSavedFile file;
+	bool		written;
 
-	memset(content, 0, sizeof(*content));
 	for (int i = 0; i < PGSCALE_SWEEPER_KEPT_MOST; i++)
 	{
-		FileRelation *relation = &content->of[n];
+		FileRelation *relation = &of[header.relations];
 
 		if (!OidIsValid(list[i].relation))
 			continue;
@@ -158,108 +147,36 @@ make_content(const PgscaleSweeperKept *list, FileContent *content)
 		relation->in_toast = list[i].in_toast;
 		relation->fraction = list[i].fraction;
 		relation->name = list[i].name;
-		n++;
+		header.relations++;
 	}
-	content->header.format = KEPT_FORMAT;
-	content->header.relations = n;
-	content->header.cluster = GetSystemIdentifier();
-	size = offsetof(FileContent, of) + n * sizeof(FileRelation);
-	INIT_CRC32C(crc);
-	COMP_CRC32C(crc, content, size);
-	FIN_CRC32C(crc);
-	memcpy((char *) content + size, &crc, sizeof(crc));
-	return size + sizeof(crc);
+	pgscale_saved_begin(&file, KEPT_FILE);
+	pgscale_saved_put(&file, &header, sizeof(header));
+	pgscale_saved_put(&file, of, header.relations * sizeof(*of));
+	written = pgscale_saved_end(&file, elevel, "pg_stat/ in the data directory must be writable, and its disk have room.");
+	pgscale_sweeper_kept_list->problem = written ? PGSCALE_KEPT_NO_PROBLEM : PGSCALE_KEPT_UNWRITTEN;
 }
 
-/* Raises no error itself. */
-static bool
-put_content(const char *content, Size size)
-{
-	const int	fd = BasicOpenFile(KEPT_TEMP, O_CREAT | O_TRUNC | O_WRONLY | PG_BINARY);
-	ssize_t		written;
-
-	if (fd < 0)
-		return false;
-	errno = 0;
-	written = write(fd, content, size);
-	if (written == (ssize_t) size && pg_fsync(fd) == 0)
-		return close(fd) == 0;
-	if (errno == 0)
-		errno = ENOSPC;
-	written = errno;
-	close(fd);
-	errno = (int) written;
-	return false;
-}
-
-static void
-sync_folder(void)
-{
-	const int	fd = BasicOpenFile(PGSTAT_STAT_PERMANENT_DIRECTORY, O_RDONLY | PG_BINARY);
-
-	if (fd < 0 || pg_fsync(fd) != 0)
-		ereport(LOG,
-				(errcode_for_file_access(),
-				 errmsg("could not fsync directory \"%s\": %m", PGSTAT_STAT_PERMANENT_DIRECTORY)));
-	if (fd >= 0)
-		close(fd);
-}
-
-/* Writes the file of that list, or says with this level of errors why not. */
-static void
-write_kept_file(const PgscaleSweeperKept *list, int elevel)
-{
-	FileContent content;
-	const Size	size = make_content(list, &content);
-
-	if (!put_content((char *) &content, size) || rename(KEPT_TEMP, KEPT_FILE) != 0)
-	{
-		const int	problem = errno;
-
-		unlink(KEPT_TEMP);
-		if (elevel < ERROR)
-			pgscale_sweeper_kept_list->problem = PGSCALE_KEPT_UNWRITTEN;
-		errno = problem;
-		ereport(elevel,
-				(errcode_for_file_access(),
-				 errmsg("could not write file \"%s\": %m", KEPT_FILE),
-				 errhint("pg_stat/ in the data directory must be writable, and its disk have room.")));
-		return;
-	}
-	sync_folder();
-	pgscale_sweeper_kept_list->problem = PGSCALE_KEPT_NO_PROBLEM;
-}
-
-/* Is that what a server would have written?  Else why not. */
+/* Reads what the file has; returns why it is not what a server would have written, or NULL. */
 static const char *
-check_content(const FileContent *content, Size size)
+read_relations(PgscaleSavedFile *file, FileHeader *header, FileRelation *of)
 {
-	const uint32 n = content->header.relations;
 	double		sum = 0;
-	pg_crc32c	crc;
-	pg_crc32c	written;
 
-	if (size < offsetof(FileContent, of) + sizeof(crc))
-		return "it is too short";
-	if (content->header.format != KEPT_FORMAT)
+	if (!pgscale_saved_get(file, header, sizeof(*header)))
+		return file->problem;
+	if (header->format != KEPT_FORMAT)
 		return "its format is not this version's";
-	if (content->header.cluster != GetSystemIdentifier())
+	if (header->cluster != GetSystemIdentifier())
 		return "it is of another cluster";
-	if (n > PGSCALE_SWEEPER_KEPT_MOST || size != offsetof(FileContent, of) + n * sizeof(FileRelation) + sizeof(crc))
+	if (header->relations > PGSCALE_SWEEPER_KEPT_MOST || file->left != header->relations * sizeof(*of))
 		return "its size is wrong";
-	memcpy(&written, (const char *) content + size - sizeof(crc), sizeof(crc));
-	INIT_CRC32C(crc);
-	COMP_CRC32C(crc, content, size - sizeof(crc));
-	FIN_CRC32C(crc);
-	if (!EQ_CRC32C(crc, written))
-		return "its checksum is wrong";
-	for (uint32 i = 0; i < n; i++)
+	if (!pgscale_saved_get(file, of, header->relations * sizeof(*of)))
+		return file->problem;
+	for (uint32 i = 0; i < header->relations; i++)
 	{
-		const FileRelation *relation = &content->of[i];
-
-		sum += relation->fraction;
-		if (!OidIsValid(relation->database) || !OidIsValid(relation->relation) || !(relation->fraction > 0) ||
-			memchr(NameStr(relation->name), '\0', NAMEDATALEN) == NULL)
+		sum += of[i].fraction;
+		if (!OidIsValid(of[i].database) || !OidIsValid(of[i].relation) || !(of[i].fraction > 0) ||
+			memchr(NameStr(of[i].name), '\0', NAMEDATALEN) == NULL)
 			return "it has a relation that cannot be";
 	}
 	return sum <= PGSCALE_SWEEPER_KEPT_FRACTION + 1e-9 ? NULL : "it keeps more than can be kept";
@@ -269,47 +186,39 @@ check_content(const FileContent *content, Size size)
 static void
 read_kept_file(void)
 {
-	FileContent content;
-	FILE	   *file = pgscale_restart_file_open(KEPT_FILE);
-	Size		size;
-	const char *problem;
+	PgscaleSavedFile file;
+	FileHeader	header;
+	FileRelation of[PGSCALE_SWEEPER_KEPT_MOST];
 	struct stat there;
 
-	if (file == NULL)
+	if (!pgscale_saved_open(&file, KEPT_FILE, NULL))
 	{
 		if (lstat(KEPT_FILE, &there) == 0)
 			pgscale_sweeper_kept_list->problem = S_ISREG(there.st_mode) ? PGSCALE_KEPT_UNREAD : PGSCALE_KEPT_NO_FILE;
 		return;
 	}
-	memset(&content, 0, sizeof(content));
-	size = fread(&content, 1, sizeof(content), file);
-	problem = ferror(file) || getc(file) != EOF ? "it could not be read, or is too long" : check_content(&content, size);
-	FreeFile(file);
-	if (problem)
+	file.problem = read_relations(&file, &header, of);
+	pgscale_saved_close(&file, false, "No relation is kept.", "The next pgscale.keep() writes a new file.");
+	if (file.problem)
 	{
 		pgscale_sweeper_kept_list->problem = PGSCALE_KEPT_IGNORED;
-		ereport(LOG,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("ignoring file \"%s\": %s", KEPT_FILE, problem),
-				 errdetail("No relation is kept."),
-				 errhint("The next pgscale.keep() writes a new file.")));
 		return;
 	}
-	for (uint32 i = 0; i < content.header.relations; i++)
+	for (uint32 i = 0; i < header.relations; i++)
 	{
 		PgscaleSweeperKept *kept = &pgscale_sweeper_kept_list->of[i];
 
-		kept->database = content.of[i].database;
-		kept->relation = content.of[i].relation;
-		kept->table = content.of[i].table;
-		kept->in_toast = content.of[i].in_toast != 0;
-		kept->name = content.of[i].name;
-		kept->fraction = content.of[i].fraction;
+		kept->database = of[i].database;
+		kept->relation = of[i].relation;
+		kept->table = of[i].table;
+		kept->in_toast = of[i].in_toast != 0;
+		kept->name = of[i].name;
+		kept->fraction = of[i].fraction;
 		kept->changes = 1;
 		pgscale_sweeper_kept_list->counted_since[i] = GetCurrentTimestamp();
 	}
-	pgscale_sweeper_kept_list->relations = (int) content.header.relations;
-	if (content.header.relations > 0)
+	pgscale_sweeper_kept_list->relations = (int) header.relations;
+	if (header.relations > 0)
 		pg_atomic_write_u32(&pgscale_sweeper_kept_list->version, 1);
 }
 
@@ -616,6 +525,6 @@ pgscale_sweeper_kept_startup(void)
 	pgscale_sweeper_kept_list->change_lock = &GetNamedLWLockTranche(LOCK_TRANCHE)[0].lock;
 	pgscale_sweeper_kept_list->lock = &GetNamedLWLockTranche(LOCK_TRANCHE)[1].lock;
 	pg_atomic_init_u32(&pgscale_sweeper_kept_list->version, 0);
-	(void) unlink(KEPT_TEMP);
+	(void) unlink(KEPT_FILE ".tmp");
 	read_kept_file();
 }

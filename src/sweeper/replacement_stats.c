@@ -24,7 +24,6 @@
 #include "base/pg_compat.h"
 #include "base/preload.h"
 #include "sweeper/known_pages.h"
-#include "sweeper/saved_history.h"
 #include "sweeper/segment.h"
 #include "sweeper/shares.h"
 #include "sweeper/sweeper.h"
@@ -168,7 +167,6 @@ pgscale_replacement_stats(PG_FUNCTION_ARGS)
 	{
 		PgscaleSweeperShare *s = pgscale_sweeper_share(n);
 		const int	policy = s->policy;
-		const char *problem = pgscale_sweeper_saved_problem(s->restore_problem);
 		PgscaleSweeperPolicyReport report;
 		uint64		misses[PGSCALE_SWEEPER_CANDIDATES] = {0};
 		double		saved = 0;
@@ -196,10 +194,8 @@ pgscale_replacement_stats(PG_FUNCTION_ARGS)
 		values[i++] = Int64GetDatum((int64) (s->counts.observed - base.sweep[n].observed));
 		values[i++] = Int64GetDatum((int64) (s->counts.unobserved - base.sweep[n].unobserved));
 		values[i++] = Int64GetDatum((int64) s->restored);
-		nulls[i] = problem == NULL;
-		if (problem)
-			values[i] = CStringGetTextDatum(problem);
-		i++;
+		nulls[i] = s->restore_problem[0] == '\0';
+		values[i++] = CStringGetTextDatum(s->restore_problem);
 		values[i++] = Int64GetDatum((int64) pgscale_sweeper_memory_size(s->buffers));
 		nulls[i] = base.reset_at == 0;
 		values[i++] = TimestampTzGetDatum(base.reset_at);

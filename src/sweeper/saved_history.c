@@ -31,26 +31,23 @@
 #include "postgres.h"
 
 #include <math.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "catalog/catversion.h"
 #include "miscadmin.h"
 #include "pgstat.h"
-#include "port/pg_crc32c.h"
 #include "postmaster/interrupt.h"
 #include "storage/bufmgr.h"
 #include "storage/fd.h"
 #include "storage/ipc.h"
 
-#include "base/restart_file.h"
+#include "base/saved_file.h"
 #include "base/shared_buffers.h"
 #include "sweeper/known_pages.h"
 #include "sweeper/saved_history.h"
 #include "sweeper/sweeper.h"
 
 #define SAVED_FILE		PGSTAT_STAT_PERMANENT_DIRECTORY "/pgscale_sweeper_%d.stat"
-#define SAVED_TEMP		SAVED_FILE ".tmp"
 
 /* To be changed with the format of the header or of a page, and with what a page's hash stands for. */
 #define SAVED_FORMAT	0x70677369
@@ -96,31 +93,10 @@ typedef struct SavedCut
 /* Has this sweeper read its file? */
 static bool history_read = false;
 
-static const char *const problems[] = {
-	[PGSCALE_SAVED_GOOD] = NULL,
-	[PGSCALE_SAVED_SHORT] = "it is too short",
-	[PGSCALE_SAVED_FORMAT] = "its format is not this version's",
-	[PGSCALE_SAVED_MAJOR] = "another major version wrote it",
-	[PGSCALE_SAVED_BUILD] = "a server that was built otherwise wrote it",
-	[PGSCALE_SAVED_BUFFERS] = "shared_buffers was another",
-	[PGSCALE_SAVED_WORKERS] = "it is of another sweeper, or pgscale.sweeper_workers was another",
-	[PGSCALE_SAVED_SIZE] = "its size is wrong",
-	[PGSCALE_SAVED_UNREADABLE] = "it could not be read",
-	[PGSCALE_SAVED_CHECKSUM] = "its checksum is wrong",
-	[PGSCALE_SAVED_IMPOSSIBLE] = "it has a page or a choice that cannot be"
-};
-
-const char *
-pgscale_sweeper_saved_problem(PgscaleSweeperSavedProblem problem)
-{
-	return problems[problem];
-}
-
 static void
-name_files(int number, char *name, char *temp)
+name_file(int number, char *name)
 {
 	snprintf(name, MAXPGPATH, SAVED_FILE, number + 1);
-	snprintf(temp, MAXPGPATH, SAVED_TEMP, number + 1);
 }
 
 /* The hash of a page that no server has. */
@@ -217,45 +193,17 @@ keep_best(PgscaleSweeperRemembered *pages, int n, SavedCut *cut)
 	return kept;
 }
 
-static bool
-put_pages(FILE *file, const PgscaleSweeperShare *share, SavedCut *cut, pg_crc32c *crc)
-{
-	PgscaleSweeperRemembered pages[CHUNK];
-	SavedWalk	walk = {0};
-	int			n;
-
-	while ((n = next_pages(share, &walk, pages)) > 0)
-	{
-		n = keep_best(pages, n, cut);
-		COMP_CRC32C(*crc, pages, n * sizeof(*pages));
-		if (!pgscale_restart_file_put(file, pages, sizeof(*pages), n))
-			return false;
-	}
-	return true;
-}
-
-static bool
-put_saved(FILE *file, const PgscaleSweeperShare *share, const SavedHeader *header, SavedCut *cut)
-{
-	pg_crc32c	crc;
-
-	INIT_CRC32C(crc);
-	COMP_CRC32C(crc, header, sizeof(*header));
-	if (!pgscale_restart_file_put(file, header, sizeof(*header), 1) || !put_pages(file, share, cut, &crc))
-		return false;
-	FIN_CRC32C(crc);
-	return pgscale_restart_file_put(file, &crc, sizeof(crc), 1);
-}
-
 void
 pgscale_sweeper_saved_write(const PgscaleSweeperShare *share)
 {
 	SavedHeader header = saved_header(share);
+	PgscaleSweeperRemembered pages[CHUNK];
+	SavedWalk	walk = {0};
 	SavedCut	cut;
 	PgscaleSweeperPolicyReport report;
+	PgscaleSavedFile file;
 	char		name[MAXPGPATH];
-	char		temp[MAXPGPATH];
-	FILE	   *file;
+	int			n;
 
 	if (!history_read)
 		return;
@@ -265,9 +213,12 @@ pgscale_sweeper_saved_write(const PgscaleSweeperShare *share)
 	if (header.pages == 0)
 		return;
 
-	name_files(share->number, name, temp);
-	file = AllocateFile(temp, PG_BINARY_W);
-	pgscale_restart_file_finish(file, file != NULL && put_saved(file, share, &header, &cut), temp, name);
+	name_file(share->number, name);
+	pgscale_saved_begin(&file, name);
+	pgscale_saved_put(&file, &header, sizeof(header));
+	while ((n = next_pages(share, &walk, pages)) > 0)
+		pgscale_saved_put(&file, pages, keep_best(pages, n, &cut) * sizeof(*pages));
+	(void) pgscale_saved_end(&file, LOG, NULL);
 }
 
 static void
@@ -283,11 +234,12 @@ void
 pgscale_sweeper_saved_startup(void)
 {
 	char		name[MAXPGPATH];
-	char		temp[MAXPGPATH];
+	char		temp[MAXPGPATH + 4];
 
 	for (int i = 0; i < PGSCALE_SWEEPER_MAX_WORKERS; i++)
 	{
-		name_files(i, name, temp);
+		name_file(i, name);
+		snprintf(temp, sizeof(temp), "%s.tmp", name);
 		remove_if_there(temp);
 		if (i >= pgscale_sweeper_count() || !pgscale_sweeper_wanted())
 			remove_if_there(name);
@@ -303,65 +255,30 @@ saved_interrupts(void)
 		proc_exit(1);
 }
 
-/* Reads all pages for the checksum. */
-static PgscaleSweeperSavedProblem
-check_pages(FILE *file, const SavedHeader *header)
-{
-	PgscaleSweeperRemembered pages[CHUNK];
-	bool		possible = header->choice >= 0 && header->choice < PGSCALE_SWEEPER_CANDIDATES;
-	pg_crc32c	crc;
-	pg_crc32c	written;
-	uint32		n;
-
-	INIT_CRC32C(crc);
-	COMP_CRC32C(crc, header, sizeof(*header));
-	for (uint32 left = header->pages; left > 0; left -= n)
-	{
-		saved_interrupts();
-		n = Min(left, CHUNK);
-		if (!pgscale_restart_file_get(file, pages, sizeof(*pages), n))
-			return PGSCALE_SAVED_UNREADABLE;
-		COMP_CRC32C(crc, pages, n * sizeof(*pages));
-		/* A score that is no number is not, either. */
-		for (uint32 i = 0; i < n; i++)
-			possible &= fabsf(pages[i].score) <= PGSCALE_SWEEPER_SCORE_MOST;
-	}
-	FIN_CRC32C(crc);
-	if (!pgscale_restart_file_get(file, &written, sizeof(written), 1))
-		return PGSCALE_SAVED_UNREADABLE;
-	if (!EQ_CRC32C(crc, written))
-		return PGSCALE_SAVED_CHECKSUM;
-	return possible ? PGSCALE_SAVED_GOOD : PGSCALE_SAVED_IMPOSSIBLE;
-}
-
-/* Reads the file as a whole. */
-static PgscaleSweeperSavedProblem
-check_saved(FILE *file, const PgscaleSweeperShare *share, SavedHeader *header)
+/* Is the header what this sweeper would have written?  Else why not. */
+static const char *
+check_header(const PgscaleSavedFile *file, const PgscaleSweeperShare *share, const SavedHeader *header)
 {
 	const SavedHeader own = saved_header(share);
-	struct stat st;
 
-	if (fstat(fileno(file), &st) != 0 || !pgscale_restart_file_get(file, header, sizeof(*header), 1))
-		return PGSCALE_SAVED_SHORT;
 	if (header->format != own.format)
-		return PGSCALE_SAVED_FORMAT;
+		return "its format is not this version's";
 	if (header->catversion != own.catversion)
-		return PGSCALE_SAVED_MAJOR;
+		return "another major version wrote it";
 	if (header->block_size != own.block_size || header->hash != own.hash)
-		return PGSCALE_SAVED_BUILD;
+		return "a server that was built otherwise wrote it";
 	if (header->buffers != own.buffers)
-		return PGSCALE_SAVED_BUFFERS;
+		return "shared_buffers was another";
 	if (header->workers != own.workers || header->worker != own.worker)
-		return PGSCALE_SAVED_WORKERS;
-	if (header->pages > share->buffers ||
-		st.st_size != sizeof(*header) + (uint64) header->pages * sizeof(PgscaleSweeperRemembered) + sizeof(pg_crc32c))
-		return PGSCALE_SAVED_SIZE;
-	return check_pages(file, header);
+		return "it is of another sweeper, or pgscale.sweeper_workers was another";
+	if (header->pages > share->buffers || file->left != (uint64) header->pages * sizeof(PgscaleSweeperRemembered))
+		return "its size is wrong";
+	return header->choice >= 0 && header->choice < PGSCALE_SWEEPER_CANDIDATES ? NULL : "it has a choice that cannot be";
 }
 
-/* Has the policy remember the pages of a file that was checked. */
-static PgscaleSweeperSavedProblem
-restore_saved(FILE *file, PgscaleSweeperShare *share, const SavedHeader *header)
+/* Has the policy remember all pages.  What a server wrote has no scores that cannot be; another one's are left out. */
+static void
+restore_saved(PgscaleSavedFile *file, PgscaleSweeperShare *share, const SavedHeader *header)
 {
 	const PgscaleSweeperPolicy *policy = pgscale_sweeper_policy(share);
 	PgscaleSweeperRemembered pages[CHUNK];
@@ -369,39 +286,41 @@ restore_saved(FILE *file, PgscaleSweeperShare *share, const SavedHeader *header)
 
 	policy->resume(pgscale_sweeper_memory.policy, header->choice);
 	share->restored = 0;
-	if (fseek(file, sizeof(*header), SEEK_SET) != 0)
-		return PGSCALE_SAVED_UNREADABLE;
 	for (uint32 left = header->pages; left > 0; left -= n)
 	{
 		saved_interrupts();
 		n = Min(left, CHUNK);
-		if (!pgscale_restart_file_get(file, pages, sizeof(*pages), n))
-			return PGSCALE_SAVED_UNREADABLE;
+		if (!pgscale_saved_get(file, pages, n * sizeof(*pages)))
+			return;
 		for (uint32 i = 0; i < n; i++)
+		{
+			/* a score that is no number is not, either */
+			if (!(fabsf(pages[i].score) <= PGSCALE_SWEEPER_SCORE_MOST))
+				continue;
 			policy->remember(pgscale_sweeper_memory.policy, &pages[i]);
-		share->restored += n;
+			share->restored++;
+		}
 	}
-	return PGSCALE_SAVED_GOOD;
 }
 
 void
 pgscale_sweeper_saved_read(PgscaleSweeperShare *share)
 {
-	PgscaleSweeperSavedProblem problem = PGSCALE_SAVED_GOOD;
+	PgscaleSavedFile file;
 	SavedHeader header;
 	char		name[MAXPGPATH];
-	char		temp[MAXPGPATH];
-	FILE	   *file;
 
-	name_files(share->number, name, temp);
-	file = pgscale_restart_file_open(name);
-	if (file)
+	name_file(share->number, name);
+	share->restore_problem[0] = '\0';
+	if (pgscale_saved_open(&file, name, saved_interrupts))
 	{
-		problem = check_saved(file, share, &header);
-		if (problem == PGSCALE_SAVED_GOOD)
-			problem = restore_saved(file, share, &header);
-		pgscale_restart_file_done(file, name, problems[problem], "The sweeper starts without a history.");
+		if (pgscale_saved_get(&file, &header, sizeof(header)))
+			file.problem = check_header(&file, share, &header);
+		if (file.problem == NULL)
+			restore_saved(&file, share, &header);
+		if (file.problem)
+			strlcpy(share->restore_problem, file.problem, sizeof(share->restore_problem));
+		pgscale_saved_close(&file, true, "The sweeper starts without a history.", NULL);
 	}
-	share->restore_problem = problem;
 	history_read = true;
 }

@@ -14,25 +14,6 @@
 
 #include "sweeper/shares.h"
 
-/* Why a file is ignored. */
-typedef enum PgscaleSweeperSavedProblem
-{
-	PGSCALE_SAVED_GOOD,
-	PGSCALE_SAVED_SHORT,
-	PGSCALE_SAVED_FORMAT,
-	PGSCALE_SAVED_MAJOR,
-	PGSCALE_SAVED_BUILD,
-	PGSCALE_SAVED_BUFFERS,
-	PGSCALE_SAVED_WORKERS,
-	PGSCALE_SAVED_SIZE,
-	PGSCALE_SAVED_UNREADABLE,
-	PGSCALE_SAVED_CHECKSUM,
-	PGSCALE_SAVED_IMPOSSIBLE
-} PgscaleSweeperSavedProblem;
-
-/* The problem in words; NULL: none. */
-extern const char *pgscale_sweeper_saved_problem(PgscaleSweeperSavedProblem problem);
-
 /* In the postmaster, when shared memory has been set up: removes files that will not be read. */
 extern void pgscale_sweeper_saved_startup(void);
 

@@ -226,7 +226,8 @@ typedef struct PgscaleSweeperShare
 										 * all that began before it; zeros
 										 * before the first */
 	volatile uint32 restored;	/* pages of the file that was kept */
-	volatile int restore_problem;	/* as PgscaleSweeperSavedProblem */
+	char		restore_problem[80];	/* why that was ignored; empty: it was
+										 * not */
 	volatile bool observing;	/* the policy learns, and no header shows
 								 * anything of it: see observe.c */
 	PgscaleSweeperSight sight;

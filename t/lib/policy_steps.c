@@ -19,7 +19,7 @@ PG_FUNCTION_INFO_V1(policy_steps);
 #define WARM		1000		/* a cycle of so many, and as many others, is longer than the cache */
 #define ONCE		1000000		/* pages that are used once, from here on */
 
-#include "base/restart_file.c"
+#include "base/saved_file.c"
 #include "sweeper/policies/adaptive.c"
 #include "sweeper/policies/page_history.c"
 #undef GHOST_WAYS
@@ -429,10 +429,9 @@ static int
 kept(void)
 {
 	char		name[MAXPGPATH];
-	char		temp[MAXPGPATH];
 	FILE	   *file;
 
-	name_files(0, name, temp);
+	name_file(0, name);
 	file = fopen(name, "rb");
 	if (!file)
 		return -1;
@@ -597,29 +596,30 @@ check_foreign(void)
 	{
 		uint32		at, with;	/* a word */
 		int			size;		/* of a whole file, or less */
-		PgscaleSweeperSavedProblem problem;
+		int			restored;
+		const char *problem;
 	}			cases[] = {
-		{0, SAVED_FORMAT, 100000, PGSCALE_SAVED_GOOD},
-		{0, SAVED_FORMAT, 10, PGSCALE_SAVED_SHORT},
-		{0, SAVED_FORMAT, 5000, PGSCALE_SAVED_SIZE},
-		{offsetof(SavedHeader, format), 1, 100000, PGSCALE_SAVED_FORMAT},
-		{offsetof(SavedHeader, catversion), 1, 100000, PGSCALE_SAVED_MAJOR},
-		{offsetof(SavedHeader, block_size), 4096, 100000, PGSCALE_SAVED_BUILD},
-		{offsetof(SavedHeader, hash), 1, 100000, PGSCALE_SAVED_BUILD},
-		{offsetof(SavedHeader, buffers), 1, 100000, PGSCALE_SAVED_BUFFERS},
-		{offsetof(SavedHeader, workers), 2, 100000, PGSCALE_SAVED_WORKERS},
-		{offsetof(SavedHeader, worker), 1, 100000, PGSCALE_SAVED_WORKERS},
-		{offsetof(SavedHeader, pages), BUFFERS + 1, 100000, PGSCALE_SAVED_SIZE},
-		{offsetof(SavedHeader, choice), 5, 100000, PGSCALE_SAVED_IMPOSSIBLE},
+		{0, SAVED_FORMAT, 100000, BUFFERS, ""},
+		{0, SAVED_FORMAT, 3, 0, "its checksum is wrong"},
+		{0, SAVED_FORMAT, 5000, 0, "its checksum is wrong"},
+		{offsetof(SavedHeader, format), 1, 100000, 0, "its format is not this version's"},
+		{offsetof(SavedHeader, catversion), 1, 100000, 0, "another major version wrote it"},
+		{offsetof(SavedHeader, block_size), 4096, 100000, 0, "a server that was built otherwise wrote it"},
+		{offsetof(SavedHeader, hash), 1, 100000, 0, "a server that was built otherwise wrote it"},
+		{offsetof(SavedHeader, buffers), 1, 100000, 0, "shared_buffers was another"},
+		{offsetof(SavedHeader, workers), 2, 100000, 0, "it is of another sweeper, or pgscale.sweeper_workers was another"},
+		{offsetof(SavedHeader, worker), 1, 100000, 0, "it is of another sweeper, or pgscale.sweeper_workers was another"},
+		{offsetof(SavedHeader, pages), BUFFERS + 1, 100000, 0, "its size is wrong"},
+		{offsetof(SavedHeader, pages), BUFFERS - 1, 100000, 0, "its size is wrong"},
+		{offsetof(SavedHeader, choice), 5, 100000, 0, "it has a choice that cannot be"},
 		/* scores: no number, and one beyond all */
-		{sizeof(SavedHeader) + 4, 0x7FC00000, 100000, PGSCALE_SAVED_IMPOSSIBLE},
-		{sizeof(SavedHeader) + 4, 0x42040000, 100000, PGSCALE_SAVED_IMPOSSIBLE}
+		{sizeof(SavedHeader) + 4, 0x7FC00000, 100000, BUFFERS - 1, ""},
+		{sizeof(SavedHeader) + 4, 0x42040000, 100000, BUFFERS - 1, ""}
 	};
 	static char bytes[100000];
 	char		name[MAXPGPATH];
-	char		temp[MAXPGPATH];
 
-	name_files(0, name, temp);
+	name_file(0, name);
 	for (int i = 0; i < lengthof(cases); i++)
 	{
 		FILE	   *file;
@@ -641,8 +641,8 @@ check_foreign(void)
 			elog(ERROR, "could not change %s: %m", name);
 		fclose(file);
 		start(PGSCALE_SWEEPER_HISTORY);
-		is(share.restore_problem, cases[i].problem, psprintf("a word at %u, %d bytes: the problem", cases[i].at, cases[i].size));
-		is(share.restored, cases[i].problem == PGSCALE_SAVED_GOOD ? BUFFERS : 0, "it is restored, or not at all");
+		is(strcmp(share.restore_problem, cases[i].problem), 0, psprintf("a word at %u, %d bytes: %s", cases[i].at, cases[i].size, cases[i].problem));
+		is(share.restored, cases[i].restored, "so many pages are restored");
 	}
 }
 

@@ -4,8 +4,7 @@
  *	  Keeps the history over a restart of the server.
  *
  * The file (sampler_files.c) has a header, the types of background workers and the
- * applications of the samples, the spans, the newest samples as they are in memory, and
- * a CRC of all that.  Times are of the wall clock, so they stay true; the time without
+ * applications of the samples, the spans, and the newest samples as they are in memory.  Times are of the wall clock, so they stay true; the time without
  * a server is not in any span.  A file of another major version, another build or
  * another format, or a damaged file, is ignored.  A checksum does not prove who wrote
  * the file, so each field is checked as well: whatever the file contains, the result is
@@ -17,17 +16,13 @@
  */
 #include "postgres.h"
 
-#include <sys/stat.h>
-
 #include "catalog/catversion.h"
 #include "miscadmin.h"
 #include "pgstat.h"
-#include "port/pg_crc32c.h"
-#include "storage/fd.h"
 #include "utils/timestamp.h"
 
 #include "base/pg_compat.h"
-#include "base/restart_file.h"
+#include "base/saved_file.h"
 #include "base/wait_events.h"
 #include "sampler/past/history.h"
 #include "sampler/profile/session_labels.h"
@@ -35,7 +30,6 @@
 #include "sampler/worker_types.h"
 
 #define HISTORY_FILE	PGSTAT_STAT_PERMANENT_DIRECTORY "/pgscale_sampler_history.stat"
-#define HISTORY_TEMP	HISTORY_FILE ".tmp"
 
 /* More would make a shutdown long: 56 MB. */
 #define MAX_SAMPLES		1000000
@@ -73,22 +67,6 @@ typedef struct HistoryStore
 	PgscaleSamplerSample *samples;
 } HistoryStore;
 
-static pg_crc32c
-history_checksum(const HistoryHeader *header, const PgscaleSamplerTypeName * types, const PgscaleSamplerName * names,
-				 const PgscaleSamplerSample *one, uint64 none, const PgscaleSamplerSample *two, uint64 ntwo)
-{
-	pg_crc32c	crc;
-
-	INIT_CRC32C(crc);
-	COMP_CRC32C(crc, header, sizeof(*header));
-	COMP_CRC32C(crc, types, header->ntypes * sizeof(*types));
-	COMP_CRC32C(crc, names, header->nnames * sizeof(*names));
-	COMP_CRC32C(crc, one, none * sizeof(*one));
-	COMP_CRC32C(crc, two, ntwo * sizeof(*two));
-	FIN_CRC32C(crc);
-	return crc;
-}
-
 void
 pgscale_sampler_history_save(void)
 {
@@ -96,8 +74,7 @@ pgscale_sampler_history_save(void)
 	const		PgscaleSamplerTypeName *types;
 	PgscaleSamplerName names[MAX_NAMES];
 	HistoryHeader header;
-	pg_crc32c	crc;
-	FILE	   *file;
+	PgscaleSavedFile file;
 
 	if (!pgscale_sampler_history_parts(MAX_SAMPLES, &parts))
 	{
@@ -115,18 +92,14 @@ pgscale_sampler_history_save(void)
 	header.ntypes = pgscale_sampler_types(&types);
 	header.nnames = pgscale_sampler_label_names(names, MAX_NAMES);
 	header.spans = parts.spans;
-	crc = history_checksum(&header, types, names, parts.samples[0], parts.n[0], parts.samples[1], parts.n[1]);
 
-	file = AllocateFile(HISTORY_TEMP, PG_BINARY_W);
-	pgscale_restart_file_finish(file,
-								file != NULL &&
-								pgscale_restart_file_put(file, &header, sizeof(header), 1) &&
-								pgscale_restart_file_put(file, types, sizeof(*types), header.ntypes) &&
-								pgscale_restart_file_put(file, names, sizeof(*names), header.nnames) &&
-								pgscale_restart_file_put(file, parts.samples[0], sizeof(PgscaleSamplerSample), parts.n[0]) &&
-								pgscale_restart_file_put(file, parts.samples[1], sizeof(PgscaleSamplerSample), parts.n[1]) &&
-								pgscale_restart_file_put(file, &crc, sizeof(crc), 1),
-								HISTORY_TEMP, HISTORY_FILE);
+	pgscale_saved_begin(&file, HISTORY_FILE);
+	pgscale_saved_put(&file, &header, sizeof(header));
+	pgscale_saved_put(&file, types, header.ntypes * sizeof(*types));
+	pgscale_saved_put(&file, names, header.nnames * sizeof(*names));
+	for (int i = 0; i < lengthof(parts.n); i++)
+		pgscale_saved_put(&file, parts.samples[i], parts.n[i] * sizeof(PgscaleSamplerSample));
+	(void) pgscale_saved_end(&file, LOG, NULL);
 }
 
 static bool
@@ -181,35 +154,29 @@ check_history(const HistoryStore *store)
 	return NULL;
 }
 
-/* Reads and checks the file; returns why it cannot be used, or NULL. */
+/* Reads and checks what the file has; returns why it cannot be used, or NULL. */
 static const char *
-read_history(FILE *file, HistoryStore *store)
+read_history(PgscaleSavedFile *file, HistoryStore *store)
 {
 	HistoryHeader *header = &store->header;
-	struct stat st;
-	pg_crc32c	crc;
 
-	if (fstat(fileno(file), &st) != 0 || !pgscale_restart_file_get(file, header, sizeof(*header), 1))
-		return "it is too short";
+	if (!pgscale_saved_get(file, header, sizeof(*header)))
+		return file->problem;
 	if (header->format != HISTORY_FORMAT || header->sample_size != sizeof(PgscaleSamplerSample))
 		return "its format is not this version's";
 	if (header->catversion != CATALOG_VERSION_NO)
 		return "another major version wrote it";
 	if (header->nsamples > MAX_SAMPLES || header->ntypes > PGSCALE_PROC_TYPES || header->nnames > MAX_NAMES ||
-		st.st_size != sizeof(*header) + sizeof(crc) +
-		(uint64) header->ntypes * sizeof(PgscaleSamplerTypeName) +
+		file->left != (uint64) header->ntypes * sizeof(PgscaleSamplerTypeName) +
 		(uint64) header->nnames * sizeof(PgscaleSamplerName) +
 		(uint64) header->nsamples * sizeof(PgscaleSamplerSample))
 		return "its size is wrong";
 
 	store->samples = palloc(Max(1, header->nsamples) * sizeof(PgscaleSamplerSample));
-	if (!pgscale_restart_file_get(file, store->types, sizeof(PgscaleSamplerTypeName), header->ntypes) ||
-		!pgscale_restart_file_get(file, store->names, sizeof(PgscaleSamplerName), header->nnames) ||
-		!pgscale_restart_file_get(file, store->samples, sizeof(PgscaleSamplerSample), header->nsamples) ||
-		!pgscale_restart_file_get(file, &crc, sizeof(crc), 1))
-		return "it could not be read";
-	if (!EQ_CRC32C(crc, history_checksum(header, store->types, store->names, store->samples, header->nsamples, NULL, 0)))
-		return "its checksum is wrong";
+	if (!pgscale_saved_get(file, store->types, header->ntypes * sizeof(PgscaleSamplerTypeName)) ||
+		!pgscale_saved_get(file, store->names, header->nnames * sizeof(PgscaleSamplerName)) ||
+		!pgscale_saved_get(file, store->samples, header->nsamples * sizeof(PgscaleSamplerSample)))
+		return file->problem;
 	return check_history(store);
 }
 
@@ -247,19 +214,18 @@ void
 pgscale_sampler_history_load(void)
 {
 	HistoryStore *store;
-	const char *problem;
-	FILE	   *file = pgscale_restart_file_open(HISTORY_FILE);
+	PgscaleSavedFile file;
 
-	if (file == NULL)
+	if (!pgscale_saved_open(&file, HISTORY_FILE, NULL))
 		return;
 
 	store = palloc0(sizeof(HistoryStore));
-	problem = read_history(file, store);
-	if (problem == NULL)
+	file.problem = read_history(&file, store);
+	if (file.problem == NULL)
 		history_file_restore(store);
 
 	if (store->samples)
 		pfree(store->samples);
 	pfree(store);
-	pgscale_restart_file_done(file, HISTORY_FILE, problem, "The history starts empty.");
+	pgscale_saved_close(&file, true, "The history starts empty.", NULL);
 }

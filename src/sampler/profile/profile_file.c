@@ -15,16 +15,12 @@
  */
 #include "postgres.h"
 
-#include <sys/stat.h>
-
 #include "catalog/catversion.h"
 #include "miscadmin.h"
 #include "pgstat.h"
-#include "port/pg_crc32c.h"
-#include "storage/fd.h"
 
 #include "base/pg_compat.h"
-#include "base/restart_file.h"
+#include "base/saved_file.h"
 #include "base/wait_events.h"
 #include "sampler/profile/profile.h"
 #include "sampler/profile/session_labels.h"
@@ -32,7 +28,6 @@
 #include "sampler/worker_types.h"
 
 #define STORE_FILE	PGSTAT_STAT_PERMANENT_DIRECTORY "/pgscale_sampler.stat"
-#define STORE_TEMP	STORE_FILE ".tmp"
 
 /* The most that any server keeps, by the setting's bounds; rows of what was evicted come on top. */
 #define MAX_ENTRIES		(PGSCALE_PROFILE_MAX + PGSCALE_PROFILE_OTHERS)
@@ -59,27 +54,13 @@ typedef struct Store
 	PgscaleSamplerProfileEntry *entries;
 } Store;
 
-static pg_crc32c
-profile_file_checksum(const StoreHeader *header, const PgscaleSamplerTypeName * types, const PgscaleSamplerProfileEntry *entries)
-{
-	pg_crc32c	crc;
-
-	INIT_CRC32C(crc);
-	COMP_CRC32C(crc, header, sizeof(*header));
-	COMP_CRC32C(crc, types, header->ntypes * sizeof(*types));
-	COMP_CRC32C(crc, entries, header->nentries * sizeof(*entries));
-	FIN_CRC32C(crc);
-	return crc;
-}
-
 void
 pgscale_sampler_save(void)
 {
 	PgscaleSamplerProfileSnapshot snapshot;
 	const		PgscaleSamplerTypeName *types;
 	StoreHeader header;
-	pg_crc32c	crc;
-	FILE	   *file;
+	PgscaleSavedFile file;
 
 	if (!pgscale_sampler_profile_at_rest(&snapshot))
 	{
@@ -94,16 +75,12 @@ pgscale_sampler_save(void)
 	header.nentries = snapshot.nentries;
 	header.ntypes = pgscale_sampler_types(&types);
 	header.totals = snapshot.totals;
-	crc = profile_file_checksum(&header, types, snapshot.entries);
 
-	file = AllocateFile(STORE_TEMP, PG_BINARY_W);
-	pgscale_restart_file_finish(file,
-								file != NULL &&
-								pgscale_restart_file_put(file, &header, sizeof(header), 1) &&
-								pgscale_restart_file_put(file, types, sizeof(*types), header.ntypes) &&
-								pgscale_restart_file_put(file, snapshot.entries, sizeof(PgscaleSamplerProfileEntry), header.nentries) &&
-								pgscale_restart_file_put(file, &crc, sizeof(crc), 1),
-								STORE_TEMP, STORE_FILE);
+	pgscale_saved_begin(&file, STORE_FILE);
+	pgscale_saved_put(&file, &header, sizeof(header));
+	pgscale_saved_put(&file, types, header.ntypes * sizeof(*types));
+	pgscale_saved_put(&file, snapshot.entries, header.nentries * sizeof(PgscaleSamplerProfileEntry));
+	(void) pgscale_saved_end(&file, LOG, NULL);
 }
 
 static bool
@@ -156,35 +133,29 @@ check_store(const Store *store)
 	return NULL;
 }
 
-/* Reads and checks the file; returns why it cannot be used, or NULL. */
+/* Reads and checks what the file has; returns why it cannot be used, or NULL. */
 static const char *
-read_store(FILE *file, Store *store)
+read_store(PgscaleSavedFile *file, Store *store)
 {
 	StoreHeader *header = &store->header;
-	struct stat st;
-	pg_crc32c	crc;
 
-	if (fstat(fileno(file), &st) != 0 || !pgscale_restart_file_get(file, header, sizeof(*header), 1))
-		return "it is too short";
+	if (!pgscale_saved_get(file, header, sizeof(*header)))
+		return file->problem;
 	if (header->format != STORE_FORMAT ||
 		header->entry_size != sizeof(PgscaleSamplerProfileEntry))
 		return "its format is not this version's";
 	if (header->catversion != CATALOG_VERSION_NO)
 		return "another major version wrote it";
 	if (header->nentries > MAX_ENTRIES || header->ntypes > PGSCALE_PROC_TYPES ||
-		st.st_size != sizeof(*header) + sizeof(crc) +
-		(uint64) header->ntypes * sizeof(PgscaleSamplerTypeName) +
+		file->left != (uint64) header->ntypes * sizeof(PgscaleSamplerTypeName) +
 		(uint64) header->nentries * sizeof(PgscaleSamplerProfileEntry))
 		return "its size is wrong";
 
 	store->entries = palloc_extended(Max(1, header->nentries) * sizeof(PgscaleSamplerProfileEntry),
 									 MCXT_ALLOC_HUGE);
-	if (!pgscale_restart_file_get(file, store->types, sizeof(PgscaleSamplerTypeName), header->ntypes) ||
-		!pgscale_restart_file_get(file, store->entries, sizeof(PgscaleSamplerProfileEntry), header->nentries) ||
-		!pgscale_restart_file_get(file, &crc, sizeof(crc), 1))
-		return "it could not be read";
-	if (!EQ_CRC32C(crc, profile_file_checksum(header, store->types, store->entries)))
-		return "its checksum is wrong";
+	if (!pgscale_saved_get(file, store->types, header->ntypes * sizeof(PgscaleSamplerTypeName)) ||
+		!pgscale_saved_get(file, store->entries, header->nentries * sizeof(PgscaleSamplerProfileEntry)))
+		return file->problem;
 	return check_store(store);
 }
 
@@ -213,19 +184,18 @@ void
 pgscale_sampler_load(void)
 {
 	Store	   *store;
-	const char *problem;
-	FILE	   *file = pgscale_restart_file_open(STORE_FILE);
+	PgscaleSavedFile file;
 
-	if (file == NULL)
+	if (!pgscale_saved_open(&file, STORE_FILE, NULL))
 		return;
 
 	store = palloc0(sizeof(Store));
-	problem = read_store(file, store);
-	if (problem == NULL)
+	file.problem = read_store(&file, store);
+	if (file.problem == NULL)
 		profile_file_restore(store);
 
 	if (store->entries)
 		pfree(store->entries);
 	pfree(store);
-	pgscale_restart_file_done(file, STORE_FILE, problem, "The wait profile starts empty.");
+	pgscale_saved_close(&file, true, "The wait profile starts empty.", NULL);
 }
