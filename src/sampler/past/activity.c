@@ -233,7 +233,7 @@ pgscale_activity(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	const PgscaleSamplerPast *past;
-	const PgscaleSamplerPast *seconds;
+	PgscaleSamplerPast *seconds;
 	Buckets		buckets = {0};
 	Classes		classes = {0};
 	Ranges		ours;
@@ -247,7 +247,8 @@ pgscale_activity(PG_FUNCTION_ARGS)
 
 	past = pgscale_sampler_past_sums(&buckets.period, PGSCALE_PAST_CLASSES);
 	ours = period_without(&buckets.period, past, true);
-	seconds = pgscale_sampler_past_seconds(ours.ranges, ours.n, past->texts);
+	seconds = pgscale_sampler_past_create(PGSCALE_PAST_CLASSES, PGSCALE_PAST_WHOLE, past->texts);
+	pgscale_sampler_past_read_timeline(ours.ranges, ours.n, seconds);
 	rest = period_without(&buckets.period, seconds, false);
 
 	buckets.first = pgscale_sampler_past_floor(buckets.period.begin, buckets.size_us);

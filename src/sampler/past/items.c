@@ -4,6 +4,9 @@
  *	  The waits of a period by event, query, user and the like: what top_waits() and
  *	  compare_waits() show.
  *
+ * The sums of a period (past.c) are grouped once, in one hash table: by item, by item and
+ * event, and by item and query.  The latter two give each item its longest event and query.
+ *
  * Portions Copyright (c) 2026, pgscale contributors
  *
  *-------------------------------------------------------------------------
@@ -61,6 +64,14 @@ typedef enum ItemKind
 
 static const char *const kinds[] = {"named", "unknown", "other"};
 
+/* The time of an item; or of it in one event, or of one query. */
+typedef enum ItemPart
+{
+	PART_ALL,
+	PART_EVENT,
+	PART_QUERY
+} ItemPart;
+
 /* Hashed and compared as bytes. */
 typedef struct PastItemKey
 {
@@ -68,7 +79,10 @@ typedef struct PastItemKey
 	PgscaleSamplerPastText text;
 	PgscaleSamplerPastText event;	/* by event: text is its class */
 	uint32		kind;
-	uint32		unused;
+	uint32		part;
+	int64		part_queryid;	/* 0 unless it is of one query */
+	PgscaleSamplerPastText part_type;	/* 0 unless it is in one event */
+	PgscaleSamplerPastText part_event;
 } PastItemKey;
 
 typedef struct PastItem
@@ -80,24 +94,9 @@ typedef struct PastItem
 	double		idle_ms;		/* of that, idle in a transaction */
 	bool		sessions;		/* nothing else */
 	int			rank;			/* 0: among the others */
+	const struct PastItem *longest_event;	/* parts; or NULL */
+	const struct PastItem *longest_query;
 } PastItem;
-
-/* The waits, and the queries, of an item. */
-typedef struct PartKey
-{
-	int64		queryid;
-	uint32		rank;
-	PgscaleSamplerPastText event_type;
-	PgscaleSamplerPastText event;
-	uint32		unused;
-} PartKey;
-
-typedef struct Part
-{
-	PartKey		key;
-	char		status;
-	double		ms;
-} Part;
 
 #define SH_PREFIX		items
 #define SH_ELEMENT_TYPE PastItem
@@ -110,27 +109,16 @@ typedef struct Part
 #define SH_DEFINE
 #include "lib/simplehash.h"
 
-#define SH_PREFIX		parts
-#define SH_ELEMENT_TYPE Part
-#define SH_KEY_TYPE		PartKey
-#define SH_KEY			key
-#define SH_HASH_KEY(tb, k)	hash_bytes((const unsigned char *) &(k), sizeof(k))
-#define SH_EQUAL(tb, a, b)	(memcmp(&(a), &(b), sizeof(a)) == 0)
-#define SH_SCOPE		static inline
-#define SH_DECLARE
-#define SH_DEFINE
-#include "lib/simplehash.h"
-
-/* What of a period is asked for. */
-typedef struct Question
+/* What of a period is wanted. */
+typedef struct ItemsQuery
 {
 	const PgscaleSamplerPast *past;
 	ItemBy		by;
-	bool		of_query;		/* of this one only */
+	bool		of_one_query;	/* and of this one only */
 	int64		queryid;
 	PgscaleSamplerPastText other;
 	PgscaleSamplerPastText idle;
-} Question;
+} ItemsQuery;
 
 static ItemBy
 item_by(const char *by)
@@ -145,52 +133,52 @@ item_by(const char *by)
 }
 
 static bool
-is_session_sum(const Question *question, const PgscaleSamplerPastSum *sum)
+is_session_sum(const ItemsQuery *query, const PgscaleSamplerPastSum *sum)
 {
-	return pgscale_sampler_past_is_session(pgscale_sampler_past_text(question->past->texts, sum->key.backend_type));
+	return pgscale_sampler_past_is_session(pgscale_sampler_past_text(query->past->texts, sum->key.of.backend_type));
 }
 
 /* Of server processes nothing but their type matters. */
 static bool
-is_asked_for(const Question *question, const PgscaleSamplerPastSum *sum)
+is_wanted_sum(const ItemsQuery *query, const PgscaleSamplerPastSum *sum)
 {
-	return (!question->of_query || sum->key.queryid == question->queryid) &&
-		(question->by == BY_BACKEND_TYPE || is_session_sum(question, sum));
+	return (!query->of_one_query || sum->key.of.queryid == query->queryid) &&
+		(query->by == BY_BACKEND_TYPE || is_session_sum(query, sum));
 }
 
 static PastItemKey
-item_of(const Question *question, const PgscaleSamplerPastSum *sum)
+item_of(const ItemsQuery *query, const PgscaleSamplerPastSum *sum)
 {
-	const PgscaleSamplerPastKey *from = &sum->key;
+	const PgscaleSamplerPastKey *of = &sum->key.of;
 	PastItemKey key = {0};
 
-	switch (question->by)
+	switch (query->by)
 	{
 		case BY_EVENT:
-			key.text = from->event_type;
-			key.event = from->event;
+			key.text = of->event_type;
+			key.event = of->event;
 			break;
 		case BY_CLASS:
-			key.text = from->event == question->idle ? question->idle : from->event_type;
+			key.text = of->event == query->idle ? query->idle : of->event_type;
 			break;
 		case BY_QUERY:
-			key.number = from->queryid;
+			key.number = of->queryid;
 			break;
 		case BY_DATABASE:
-			key.text = from->datname;
-			key.number = from->datname == 0 ? from->datid : 0;
+			key.text = of->datname;
+			key.number = of->datname == 0 ? of->datid : 0;
 			break;
 		case BY_USER:
-			key.text = from->usename;
+			key.text = of->usename;
 			break;
 		case BY_APPLICATION:
-			key.text = from->application_name;
+			key.text = of->application_name;
 			break;
 		case BY_BACKEND_TYPE:
-			key.text = from->backend_type;
+			key.text = of->backend_type;
 			break;
 		case BY_BLOCKER:
-			key.text = from->blocker;
+			key.text = of->blocker;
 			break;
 	}
 
@@ -198,10 +186,10 @@ item_of(const Question *question, const PgscaleSamplerPastSum *sum)
 	 * events that the archive does not separate have a class and a type of
 	 * that name
 	 */
-	if (question->by == BY_EVENT || question->by == BY_CLASS || question->by == BY_BACKEND_TYPE)
-		key.kind = key.text == question->other ? ITEM_OTHER : ITEM_NAMED;
+	if (query->by == BY_EVENT || query->by == BY_CLASS || query->by == BY_BACKEND_TYPE)
+		key.kind = key.text == query->other ? ITEM_OTHER : ITEM_NAMED;
 	else
-		key.kind = from->backend_type == question->other ? ITEM_OTHER : ITEM_NAMED;
+		key.kind = of->backend_type == query->other ? ITEM_OTHER : ITEM_NAMED;
 	if (key.kind == ITEM_NAMED && key.text == 0 && key.number == 0)
 		key.kind = ITEM_UNKNOWN;
 	if (key.kind != ITEM_NAMED)
@@ -213,17 +201,17 @@ item_of(const Question *question, const PgscaleSamplerPastSum *sum)
 }
 
 static const char *
-item_name(const Question *question, const PastItemKey *key)
+item_name(const ItemsQuery *query, const PastItemKey *key)
 {
-	const PgscaleSamplerPastTexts *texts = question->past->texts;
+	const PgscaleSamplerPastTexts *texts = query->past->texts;
 
 	if (key->kind != ITEM_NAMED)
 		return kinds[key->kind];
-	if (question->by == BY_QUERY)
+	if (query->by == BY_QUERY)
 		return psprintf(INT64_FORMAT, key->number);
 	if (key->text == 0)
 		return psprintf("database %u", (Oid) key->number);
-	if (question->by == BY_EVENT && key->event != 0 && key->event != key->text)
+	if (query->by == BY_EVENT && key->event != 0 && key->event != key->text)
 		return psprintf("%s:%s", pgscale_sampler_past_text(texts, key->text), pgscale_sampler_past_text(texts, key->event));
 	return pgscale_sampler_past_text(texts, key->text);
 }
@@ -242,11 +230,39 @@ compare_items(const void *a, const void *b)
 	return strcmp(one->name, two->name);
 }
 
-/* The items, and how much time of sessions there is in all. */
-static PastItem **
-sum_by_item(const Question *question, items_hash *hash, int64 *n, double *database_ms)
+static PastItem *
+add_item_time(items_hash *hash, const PastItemKey *key, double ms)
 {
-	const PgscaleSamplerPast *past = question->past;
+	bool		found;
+	PastItem   *item = items_insert(hash, *key, &found);
+
+	if (!found)
+	{
+		item->ms = item->idle_ms = 0;
+		item->sessions = true;
+		item->rank = 0;
+		item->longest_event = item->longest_query = NULL;
+	}
+	item->ms += ms;
+	return item;
+}
+
+/* Of parts of the same time, any one, but always the same. */
+static const PastItem *
+longer_part(const PastItem *one, const PastItem *two)
+{
+	if (one == NULL || two->ms > one->ms ||
+		(two->ms == one->ms && memcmp(&two->key, &one->key, sizeof(PastItemKey)) < 0))
+		return two;
+	return one;
+}
+
+/* The items in order, and how much time of sessions there is in all. */
+static PastItem **
+sum_by_item(const ItemsQuery *query, int64 *n, double *database_ms)
+{
+	const PgscaleSamplerPast *past = query->past;
+	items_hash *hash = items_create(CurrentMemoryContext, 256, NULL);
 	PastItem  **ordered;
 	items_iterator it;
 	PastItem   *item;
@@ -255,24 +271,31 @@ sum_by_item(const Question *question, items_hash *hash, int64 *n, double *databa
 	for (int64 i = 0; i < past->nsums; i++)
 	{
 		const PgscaleSamplerPastSum *sum = &past->sums[i];
-		bool		found;
+		const bool	session = is_session_sum(query, sum);
+		PastItemKey key;
 
 		CHECK_FOR_INTERRUPTS();
-		if (is_session_sum(question, sum))
+		if (session)
 			*database_ms += sum->ms;
-		if (!is_asked_for(question, sum))
+		if (!is_wanted_sum(query, sum))
 			continue;
-		item = items_insert(hash, item_of(question, sum), &found);
-		if (!found)
-		{
-			item->ms = item->idle_ms = 0;
-			item->sessions = true;
-			item->rank = 0;
-		}
-		item->sessions = item->sessions && is_session_sum(question, sum);
-		item->ms += sum->ms;
-		if (sum->key.event == question->idle)
+		key = item_of(query, sum);
+		item = add_item_time(hash, &key, sum->ms);
+		item->sessions = item->sessions && session;
+		if (sum->key.of.event == query->idle)
 			item->idle_ms += sum->ms;
+
+		if (sum->key.of.queryid != 0)
+		{
+			key.part = PART_QUERY;
+			key.part_queryid = sum->key.of.queryid;
+			(void) add_item_time(hash, &key, sum->ms);
+			key.part_queryid = 0;
+		}
+		key.part = PART_EVENT;
+		key.part_type = sum->key.of.event_type;
+		key.part_event = sum->key.of.event;
+		(void) add_item_time(hash, &key, sum->ms);
 	}
 
 	ordered = MemoryContextAllocHuge(CurrentMemoryContext, Max(hash->members, 1) * sizeof(PastItem *));
@@ -281,68 +304,30 @@ sum_by_item(const Question *question, items_hash *hash, int64 *n, double *databa
 	while ((item = items_iterate(hash, &it)) != NULL)
 	{
 		/* those whose root is not known, and those that have none */
-		if (question->by == BY_BLOCKER && item->key.kind != ITEM_NAMED)
+		if (query->by == BY_BLOCKER && item->key.kind != ITEM_NAMED)
 			continue;
-		item->name = item_name(question, &item->key);
-		ordered[(*n)++] = item;
+		if (item->key.part == PART_ALL)
+		{
+			item->name = item_name(query, &item->key);
+			ordered[(*n)++] = item;
+		}
+		else
+		{
+			PastItemKey key = item->key;
+			PastItem   *whole;
+
+			key.part = PART_ALL;
+			key.part_queryid = 0;
+			key.part_type = key.part_event = 0;
+			whole = items_lookup(hash, key);
+			if (item->key.part == PART_EVENT)
+				whole->longest_event = longer_part(whole->longest_event, item);
+			else
+				whole->longest_query = longer_part(whole->longest_query, item);
+		}
 	}
 	qsort(ordered, *n, sizeof(PastItem *), compare_items);
 	return ordered;
-}
-
-/* The longest wait and the longest query of the first items. */
-static void
-find_longest(const Question *question, items_hash *hash, int n, Part *events, Part *queries)
-{
-	const PgscaleSamplerPast *past = question->past;
-	parts_hash *by_event = parts_create(CurrentMemoryContext, 256, NULL);
-	parts_hash *by_query = parts_create(CurrentMemoryContext, 256, NULL);
-
-	for (int64 i = 0; i < past->nsums; i++)
-	{
-		const PgscaleSamplerPastSum *sum = &past->sums[i];
-		PartKey		key = {0};
-		const PastItem *item;
-		bool		found;
-		Part	   *part;
-
-		CHECK_FOR_INTERRUPTS();
-		if (!is_asked_for(question, sum))
-			continue;
-		item = items_lookup(hash, item_of(question, sum));
-		if (!item || item->rank == 0)
-			continue;
-		key.rank = item->rank;
-		if (sum->key.queryid != 0)
-		{
-			key.queryid = sum->key.queryid;
-			part = parts_insert(by_query, key, &found);
-			part->ms = (found ? part->ms : 0) + sum->ms;
-			key.queryid = 0;
-		}
-		key.event_type = sum->key.event_type;
-		key.event = sum->key.event;
-		part = parts_insert(by_event, key, &found);
-		part->ms = (found ? part->ms : 0) + sum->ms;
-	}
-	for (int pass = 0; pass < 2; pass++)
-	{
-		parts_hash *of = pass == 0 ? by_event : by_query;
-		Part	   *longest = pass == 0 ? events : queries;
-		parts_iterator it;
-		Part	   *part;
-
-		parts_start_iterate(of, &it);
-		while ((part = parts_iterate(of, &it)) != NULL)
-		{
-			Part	   *best = &longest[part->key.rank];
-
-			if (best->key.rank == 0 || part->ms > best->ms ||
-				(part->ms == best->ms && memcmp(&part->key, &best->key, sizeof(PartKey)) < 0))
-				*best = *part;
-		}
-		parts_destroy(of);
-	}
 }
 
 /*
@@ -353,42 +338,35 @@ Datum
 pgscale_past_items(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	Question	question = {0};
+	ItemsQuery	query = {0};
 	PgscaleSamplerPastRange period;
-	items_hash *hash;
 	PastItem  **items;
 	PastItem	rest = {.name = kinds[ITEM_OTHER],.key.kind = ITEM_OTHER,.sessions = true};
-	Part	   *events;
-	Part	   *queries;
 	double		database_ms;
 	int64		n;
 	int64		top;
 
-	question.by = item_by(PG_ARGISNULL(2) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(2)));
+	query.by = item_by(PG_ARGISNULL(2) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(2)));
 	if (PG_ARGISNULL(3) || PG_GETARG_INT32(3) < 1 || PG_GETARG_INT32(3) > TOP_MAX)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("top must be from 1 to %d", TOP_MAX),
 				 errhint("The rest is one row, other.")));
 	top = PG_GETARG_INT32(3);
-	question.of_query = !PG_ARGISNULL(4);
-	question.queryid = question.of_query ? PG_GETARG_INT64(4) : 0;
+	query.of_one_query = !PG_ARGISNULL(4);
+	query.queryid = query.of_one_query ? PG_GETARG_INT64(4) : 0;
 	period = pgscale_sampler_past_period(fcinfo);
 	InitMaterializedSRF(fcinfo, 0);
 
-	question.past = pgscale_sampler_past_sums(&period, by_parts[question.by]);
-	question.other = pgscale_sampler_past_number(question.past->texts, kinds[ITEM_OTHER]);
-	question.idle = pgscale_sampler_past_number(question.past->texts, PGSCALE_WAIT_IDLE_NAME);
-	hash = items_create(CurrentMemoryContext, 256, NULL);
-	items = sum_by_item(&question, hash, &n, &database_ms);
+	query.past = pgscale_sampler_past_sums(&period, by_parts[query.by]);
+	query.other = pgscale_sampler_past_number(query.past->texts, kinds[ITEM_OTHER]);
+	query.idle = pgscale_sampler_past_number(query.past->texts, PGSCALE_WAIT_IDLE_NAME);
+	items = sum_by_item(&query, &n, &database_ms);
 	top = Min(top, n);
 	while (top > 0 && items[top - 1]->key.kind == ITEM_OTHER)
 		top--;
 	for (int i = 0; i < top; i++)
 		items[i]->rank = i + 1;
-	events = palloc0((top + 1) * sizeof(Part));
-	queries = palloc0((top + 1) * sizeof(Part));
-	find_longest(&question, hash, top, events, queries);
 	for (int64 i = top; i < n; i++)
 	{
 		rest.ms += items[i]->ms;
@@ -399,11 +377,10 @@ pgscale_past_items(PG_FUNCTION_ARGS)
 	for (int i = 0; i < top + (n > top ? 1 : 0); i++)
 	{
 		const PastItem *item = i < top ? items[i] : &rest;
-		const Part *event = &events[item->rank];
-		const Part *query = &queries[item->rank];
+		const PastItem *event = item->longest_event;
 
 		/* by event or class, being idle is an item of its own */
-		const bool	counts_idle = question.by == BY_EVENT || question.by == BY_CLASS;
+		const bool	counts_idle = query.by == BY_EVENT || query.by == BY_CLASS;
 		const double active_ms = counts_idle ? item->ms : item->ms - item->idle_ms;
 		Datum		values[10];
 		bool		nulls[10] = {0};
@@ -411,18 +388,18 @@ pgscale_past_items(PG_FUNCTION_ARGS)
 		values[0] = Int32GetDatum(item->rank ? item->rank : PG_GETARG_INT32(3) + 1);
 		values[1] = CStringGetTextDatum(item->name);
 		values[2] = CStringGetTextDatum(kinds[item->key.kind]);
-		nulls[3] = event->key.event_type == 0;
-		values[3] = nulls[3] ? (Datum) 0 : CStringGetTextDatum(pgscale_sampler_past_text(question.past->texts, event->key.event_type));
-		nulls[4] = event->key.event == 0;
-		values[4] = nulls[4] ? (Datum) 0 : CStringGetTextDatum(pgscale_sampler_past_text(question.past->texts, event->key.event));
-		values[5] = Float8GetDatum(active_ms / question.past->known_ms);
-		nulls[5] = nulls[6] = !(question.past->known_ms > 0);
-		values[6] = Float8GetDatum(item->idle_ms / question.past->known_ms);
+		nulls[3] = event == NULL || event->key.part_type == 0;
+		values[3] = nulls[3] ? (Datum) 0 : CStringGetTextDatum(pgscale_sampler_past_text(query.past->texts, event->key.part_type));
+		nulls[4] = event == NULL || event->key.part_event == 0;
+		values[4] = nulls[4] ? (Datum) 0 : CStringGetTextDatum(pgscale_sampler_past_text(query.past->texts, event->key.part_event));
+		values[5] = Float8GetDatum(active_ms / query.past->known_ms);
+		nulls[5] = nulls[6] = !(query.past->known_ms > 0);
+		values[6] = Float8GetDatum(item->idle_ms / query.past->known_ms);
 		nulls[7] = !(item->sessions && database_ms > 0);
 		values[7] = nulls[7] ? (Datum) 0 : Float8GetDatum(item->ms / database_ms);
 		values[8] = Float8GetDatum(item->ms);
-		nulls[9] = query->key.queryid == 0;
-		values[9] = Int64GetDatum(query->key.queryid);
+		nulls[9] = item->longest_query == NULL;
+		values[9] = nulls[9] ? (Datum) 0 : Int64GetDatum(item->longest_query->key.part_queryid);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	}
 	return (Datum) 0;

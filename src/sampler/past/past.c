@@ -1,11 +1,21 @@
 /*-------------------------------------------------------------------------
  *
  * past.c
- *	  The waits of a period, from the archive and from memory.
+ *	  The waits of a period, from the archive and from memory, read once and added up.
  *
  * The archive is read first, with one snapshot, and then memory for the times that the
  * archive does not have.  A row that is written meanwhile is not in the snapshot, so
  * its time comes from memory: nothing counts twice, and nothing is missing.
+ *
+ * All that is read is added to one hash table, by all columns that separate waits and are
+ * wanted.  top_waits() and similar functions group these sums by one column; a report
+ * groups the same period by many, so past_keep() keeps the sums.  They are as of that
+ * reading.  They last until the end of the transaction, or subtransaction, that has kept
+ * them.  past_waits() wants rows instead: those of the archive, of which there may be
+ * millions, are put into its result as they come, and those of memory from the hash table.
+ *
+ * Texts are numbers meanwhile: a day of the archive repeats a few hundred texts a million
+ * times, and numbers are found, hashed and compared at no cost.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -15,6 +25,7 @@
 
 #include <math.h>
 
+#include "common/hashfn.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
@@ -24,17 +35,145 @@
 
 #include "base/pg_compat.h"
 #include "base/preload.h"
+#include "base/wait_events.h"
 #include "sampler/past/past.h"
 
-/* Buckets may be that long, and no shorter unless each tick is to be a row. */
+/* Rows of memory may be that long, and no shorter unless each sample is to be a row. */
 #define RESOLUTION_MIN_S	1.0
 #define RESOLUTION_MAX_S	1e9
 
 /* The history does not begin before this time. */
 #define EARLIEST	((TimestampTz) (UNIX_EPOCH_JDATE - POSTGRES_EPOCH_JDATE) * USECS_PER_DAY)
 
+/* Periods that a transaction can keep; what is beyond is read each time. */
+#define KEPT_MOST		16
+
+typedef struct TextKey
+{
+	const char *bytes;
+	int			len;
+} TextKey;
+
+typedef struct Text
+{
+	TextKey		key;
+	char		status;
+	PgscaleSamplerPastText number;
+} Text;
+
+#define SH_PREFIX		texts
+#define SH_ELEMENT_TYPE Text
+#define SH_KEY_TYPE		TextKey
+#define SH_KEY			key
+#define SH_HASH_KEY(tb, k)	hash_bytes((const unsigned char *) (k).bytes, (k).len)
+#define SH_EQUAL(tb, a, b)	((a).len == (b).len && memcmp((a).bytes, (b).bytes, (a).len) == 0)
+#define SH_SCOPE		static inline
+#define SH_DECLARE
+#define SH_DEFINE
+#include "lib/simplehash.h"
+
+#define SH_PREFIX		past_sums
+#define SH_ELEMENT_TYPE PgscaleSamplerPastSum
+#define SH_KEY_TYPE		PgscaleSamplerPastRow
+#define SH_KEY			key
+#define SH_HASH_KEY(tb, k)	hash_bytes((const unsigned char *) &(k), sizeof(k))
+#define SH_EQUAL(tb, a, b)	(memcmp(&(a), &(b), sizeof(a)) == 0)
+#define SH_SCOPE		static inline
+#define SH_DECLARE
+#define SH_DEFINE
+#include "lib/simplehash.h"
+
+struct PgscaleSamplerPastTexts
+{
+	MemoryContext context;
+	texts_hash *hash;
+	const char **texts;			/* by number */
+	uint32		n;
+	uint32		size;
+};
+
+/* The result of past_waits(). */
+typedef struct WaitRows
+{
+	ReturnSetInfo *result;
+	MemoryContext row;
+} WaitRows;
+
+/* A period that is kept, once it has been read. */
+typedef struct Kept
+{
+	struct Kept *next;
+	PgscaleSamplerPastRange period;
+	Oid			userid;			/* the role that may see it */
+	MemoryContext context;
+	PgscaleSamplerPast *past;
+} Kept;
+
+static Kept *kept;
+
 PG_FUNCTION_INFO_V1(pgscale_past_waits);
 PG_FUNCTION_INFO_V1(pgscale_past_coverage);
+PG_FUNCTION_INFO_V1(pgscale_past_keep);
+
+static PgscaleSamplerPastTexts *
+past_texts_create(void)
+{
+	PgscaleSamplerPastTexts *texts = palloc(sizeof(PgscaleSamplerPastTexts));
+
+	texts->context = CurrentMemoryContext;
+	texts->hash = texts_create(CurrentMemoryContext, 256, NULL);
+	texts->size = 256;
+	texts->texts = palloc(texts->size * sizeof(char *));
+	texts->texts[0] = NULL;
+	texts->n = 1;
+	return texts;
+}
+
+PgscaleSamplerPastText
+pgscale_sampler_past_number_of(PgscaleSamplerPastTexts *texts, const char *bytes, int len)
+{
+	TextKey		key = {bytes, len};
+	Text	   *text = texts_lookup(texts->hash, key);
+	char	   *copy;
+	bool		found;
+
+	if (text)
+		return text->number;
+
+	copy = MemoryContextAlloc(texts->context, len + 1);
+	memcpy(copy, bytes, len);
+	copy[len] = '\0';
+	if (texts->n == texts->size)
+	{
+		texts->size *= 2;
+		texts->texts = repalloc_huge(texts->texts, texts->size * sizeof(char *));
+	}
+	key.bytes = copy;
+	text = texts_insert(texts->hash, key, &found);
+	text	  ->number = texts->n;
+
+	texts->texts[texts->n++] = copy;
+	return text->number;
+}
+
+PgscaleSamplerPastText
+pgscale_sampler_past_number(PgscaleSamplerPastTexts *texts, const char *text)
+{
+	return text ? pgscale_sampler_past_number_of(texts, text, strlen(text)) : 0;
+}
+
+PgscaleSamplerPastText
+pgscale_sampler_past_class(PgscaleSamplerPastTexts *texts, uint32 wait_event)
+{
+	return pgscale_sampler_past_number(texts, wait_event == PGSCALE_WAIT_IDLE_IN_TRANSACTION ? PGSCALE_WAIT_IDLE_NAME :
+									   pgscale_wait_event_type(wait_event));
+}
+
+const char *
+pgscale_sampler_past_text(const PgscaleSamplerPastTexts *texts, PgscaleSamplerPastText number)
+{
+	return texts->texts[number];
+}
 
 bool
 pgscale_sampler_past_is_session(const char *backend_type)
@@ -72,46 +211,6 @@ pgscale_sampler_past_period(FunctionCallInfo fcinfo)
 		period.begin = Min(Max(period.begin, EARLIEST), period.end);
 	}
 	return period;
-}
-
-/* The times that the archive has, as they come. */
-typedef struct Archived
-{
-	PgscaleSamplerPastReader *reader;
-	MemoryContext context;
-	PgscaleSamplerPastRange *ranges;
-	int			n;
-	int			size;
-} Archived;
-
-static void
-archived_span(const PgscaleSamplerPastRange *range, double known_ms, bool archived, const char *node, void *arg)
-{
-	Archived   *into = arg;
-
-	if (into->n == into->size)
-	{
-		into->size *= 2;
-		into->ranges = repalloc_huge(into->ranges, into->size * sizeof(PgscaleSamplerPastRange));
-	}
-	into->ranges[into->n++] = *range;
-	into->reader->visit_span(range, known_ms, archived, node, into->reader->arg);
-}
-
-static void
-archived_wait(const PgscaleSamplerPastRange *range, const PgscaleSamplerPastKey *key, double ms, void *arg)
-{
-	PgscaleSamplerPastReader *reader = ((Archived *) arg)->reader;
-
-	reader->visit_wait(range, key, ms, reader->arg);
-}
-
-static void
-archived_class(const PgscaleSamplerPastRange *range, PgscaleSamplerPastText class, double ms, void *arg)
-{
-	PgscaleSamplerPastReader *reader = ((Archived *) arg)->reader;
-
-	reader->visit_class(range, class, ms, reader->arg);
 }
 
 static int
@@ -164,82 +263,175 @@ pgscale_sampler_past_find(const PgscaleSamplerPastRange *ranges, int n, Timestam
 	return low;
 }
 
-void
-pgscale_sampler_past_read(const PgscaleSamplerPastRange *period, int64 bucket_us, PgscaleSamplerPastReader *reader)
+PgscaleSamplerPast *
+pgscale_sampler_past_create(uint32 parts, int64 row_us, PgscaleSamplerPastTexts *texts)
 {
-	Archived	archived = {.reader = reader,.size = 1024};
-	const PgscaleSamplerPastReader archive_reader = {
-		.parts = reader->parts,
-		.texts = reader->texts,
-		.arg = &archived,
-		.visit_span = archived_span,
-		.visit_wait = archived_wait,
-		.visit_class = archived_class,
-	};
-	PgscaleSamplerPastRange *left;
-	int			nleft;
+	PgscaleSamplerPast *past = palloc0(sizeof(PgscaleSamplerPast));
 
-	pgscale_preload_require();
-	archived.ranges = palloc(archived.size * sizeof(PgscaleSamplerPastRange));
-	pgscale_sampler_past_read_archive(period, &archive_reader);
-	left = pgscale_sampler_past_subtract(period, archived.ranges, archived.n, &nleft);
-	pgscale_sampler_past_read_memory(left, nleft, bucket_us, reader);
-	pfree(left);
-	pfree(archived.ranges);
+	past->parts = parts;
+	past->row_us = row_us;
+	past->texts = texts ? texts : past_texts_create();
+	if (parts & PGSCALE_PAST_WAITS)
+		past->hash = past_sums_create(CurrentMemoryContext, 1024, NULL);
+	past->spans_size = 256;
+	past->spans = palloc(past->spans_size * sizeof(PgscaleSamplerPastSpan));
+	past->slices_size = 1024;
+	past->slices = palloc(past->slices_size * sizeof(PgscaleSamplerPastSlice));
+	return past;
+}
+
+void
+pgscale_sampler_past_add_span(PgscaleSamplerPast *past, const PgscaleSamplerPastRange *range, double known_ms,
+							  const char *source, bool other_node)
+{
+	if (past->nspans == past->spans_size)
+	{
+		past->spans_size *= 2;
+		past->spans = repalloc_huge(past->spans, past->spans_size * sizeof(PgscaleSamplerPastSpan));
+	}
+	past->spans[past->nspans++] = (PgscaleSamplerPastSpan)
+	{
+		*range, known_ms, pgscale_sampler_past_number(past->texts, source), other_node
+	};
+	past->known_ms += known_ms;
+}
+
+/* A range's slices come one after the other. */
+void
+pgscale_sampler_past_add_class(PgscaleSamplerPast *past, const PgscaleSamplerPastRange *range,
+							   PgscaleSamplerPastText class, double ms)
+{
+	for (int64 i = past->nslices - 1;
+		 i >= 0 && past->slices[i].range.begin == range->begin && past->slices[i].range.end == range->end; i--)
+		if (past->slices[i].class == class)
+		{
+			past->slices[i].ms += ms;
+			return;
+		}
+	if (past->nslices == past->slices_size)
+	{
+		past->slices_size *= 2;
+		past->slices = repalloc_huge(past->slices, past->slices_size * sizeof(PgscaleSamplerPastSlice));
+	}
+	past->slices[past->nslices++] = (PgscaleSamplerPastSlice)
+	{
+		*range, class, ms
+	};
 }
 
 /* What past_waits() puts into its result. */
-typedef struct WaitRows
+static Datum
+text_value(const PgscaleSamplerPast *past, PgscaleSamplerPastText number, bool *isnull)
 {
-	PgscaleSamplerPastTexts *texts;
-	ReturnSetInfo *result;
-	MemoryContext row;
-} WaitRows;
-
-static void
-skip_span(const PgscaleSamplerPastRange *range, double known_ms, bool archived, const char *node, void *arg)
-{
+	*isnull = number == 0;
+	return number == 0 ? (Datum) 0 : CStringGetTextDatum(pgscale_sampler_past_text(past->texts, number));
 }
 
 static Datum
-text_value(const WaitRows *rows, PgscaleSamplerPastText number, bool *isnull)
+name_value(const PgscaleSamplerPast *past, PgscaleSamplerPastText number, bool *isnull)
 {
 	*isnull = number == 0;
-	return number == 0 ? (Datum) 0 : CStringGetTextDatum(pgscale_sampler_past_text(rows->texts, number));
-}
-
-static Datum
-name_value(const WaitRows *rows, PgscaleSamplerPastText number, bool *isnull)
-{
-	*isnull = number == 0;
-	return number == 0 ? (Datum) 0 : DirectFunctionCall1(namein, CStringGetDatum(pgscale_sampler_past_text(rows->texts, number)));
+	return number == 0 ? (Datum) 0 : DirectFunctionCall1(namein, CStringGetDatum(pgscale_sampler_past_text(past->texts, number)));
 }
 
 static void
-put_waited(const PgscaleSamplerPastRange *range, const PgscaleSamplerPastKey *key, double ms, void *arg)
+put_waited(const PgscaleSamplerPast *past, const PgscaleSamplerPastRow *row, double ms)
 {
-	const WaitRows *rows = arg;
+	const WaitRows *rows = past->rows;
+	const PgscaleSamplerPastRange *range = &row->range;
+	const PgscaleSamplerPastKey *key = &row->of;
 	Datum		values[12];
 	bool		nulls[12] = {0};
 	MemoryContext old = MemoryContextSwitchTo(rows->row);
 
 	values[0] = TimestampTzGetDatum(range->begin);
 	values[1] = Float8GetDatum((range->end - range->begin) / (double) USECS_PER_SEC);
-	values[2] = text_value(rows, key->backend_type, &nulls[2]);
+	values[2] = text_value(past, key->backend_type, &nulls[2]);
 	values[3] = ObjectIdGetDatum(key->datid);
 	nulls[3] = !OidIsValid(key->datid);
-	values[4] = name_value(rows, key->datname, &nulls[4]);
-	values[5] = name_value(rows, key->usename, &nulls[5]);
-	values[6] = text_value(rows, key->application_name, &nulls[6]);
+	values[4] = name_value(past, key->datname, &nulls[4]);
+	values[5] = name_value(past, key->usename, &nulls[5]);
+	values[6] = text_value(past, key->application_name, &nulls[6]);
 	values[7] = Int64GetDatum(key->queryid);
 	nulls[7] = key->queryid == 0;
-	values[8] = text_value(rows, key->event_type, &nulls[8]);
-	values[9] = text_value(rows, key->event, &nulls[9]);
-	values[10] = text_value(rows, key->blocker, &nulls[10]);
+	values[8] = text_value(past, key->event_type, &nulls[8]);
+	values[9] = text_value(past, key->event, &nulls[9]);
+	values[10] = text_value(past, key->blocker, &nulls[10]);
 	values[11] = Float8GetDatum(ms);
 	tuplestore_putvalues(rows->result->setResult, rows->result->setDesc, values, nulls);
 	MemoryContextSwitchTo(old);
 	MemoryContextReset(rows->row);
+}
+
+void
+pgscale_sampler_past_add_wait(PgscaleSamplerPast *past, const PgscaleSamplerPastRange *range,
+							  const PgscaleSamplerPastKey *of, double ms)
+{
+	PgscaleSamplerPastRow row = {.of = *of};
+	PgscaleSamplerPastSum *sum;
+	bool		found;
+
+	StaticAssertStmt(sizeof(row) == sizeof(row.range) + sizeof(int64) + 8 * sizeof(uint32), "no gap in what is compared as bytes");
+	if (!past->hash)
+		return;
+	if (past->row_us != PGSCALE_PAST_WHOLE)
+		row.range = *range;
+	if (past->rows)
+	{
+		put_waited(past, &row, ms);
+		return;
+	}
+	/* a sum for each of their values would take much memory for nothing */
+	if (!(past->parts & PGSCALE_PAST_DATABASES))
+	{
+		row.of.datid = InvalidOid;
+		row.of.datname = 0;
+	}
+	if (!(past->parts & PGSCALE_PAST_USERS))
+		row.of.usename = 0;
+	if (!(past->parts & PGSCALE_PAST_APPLICATIONS))
+		row.of.application_name = 0;
+	if (!(past->parts & PGSCALE_PAST_BLOCKERS))
+		row.of.blocker = 0;
+	sum = past_sums_insert(past->hash, row, &found);
+	sum->ms = (found ? sum->ms : 0) + ms;
+}
+
+/* What of the period the archive has, and from memory what it does not have. */
+static PgscaleSamplerPast *
+read_period(const PgscaleSamplerPastRange *period, uint32 parts, int64 row_us, WaitRows *rows)
+{
+	PgscaleSamplerPast *past = pgscale_sampler_past_create(parts, row_us, NULL);
+	PgscaleSamplerPastRange *archived;
+	PgscaleSamplerPastRange *left;
+	int			nleft;
+
+	pgscale_preload_require();
+	past->rows = rows;
+	pgscale_sampler_past_read_archive(period, past);
+	past->rows = NULL;
+
+	archived = MemoryContextAllocHuge(CurrentMemoryContext, Max(past->nspans, 1) * sizeof(PgscaleSamplerPastRange));
+	for (int64 i = 0; i < past->nspans; i++)
+		archived[i] = past->spans[i].range;
+	left = pgscale_sampler_past_subtract(period, archived, past->nspans, &nleft);
+	pgscale_sampler_past_read_memory(left, nleft, past);
+	pfree(left);
+	pfree(archived);
+
+	if (past->hash)
+	{
+		past_sums_iterator it;
+		PgscaleSamplerPastSum *sum;
+
+		past->sums = MemoryContextAllocHuge(CurrentMemoryContext, Max(past->hash->members, 1) * sizeof(PgscaleSamplerPastSum));
+		past_sums_start_iterate(past->hash, &it);
+		while ((sum = past_sums_iterate(past->hash, &it)) != NULL)
+			past->sums[past->nsums++] = *sum;
+		past_sums_destroy(past->hash);
+		past->hash = NULL;
+	}
+	return past;
 }
 
 /*
@@ -251,9 +443,9 @@ Datum
 pgscale_past_waits(PG_FUNCTION_ARGS)
 {
 	const double resolution_s = PG_ARGISNULL(2) ? 0 : PG_GETARG_FLOAT8(2);
-	PgscaleSamplerPastReader reader = {.texts = pgscale_sampler_past_texts_create(),.visit_span = skip_span,.visit_wait = put_waited};
-	WaitRows	rows = {.texts = reader.texts,.result = (ReturnSetInfo *) fcinfo->resultinfo};
+	WaitRows	rows = {.result = (ReturnSetInfo *) fcinfo->resultinfo};
 	PgscaleSamplerPastRange period;
+	PgscaleSamplerPast *past;
 
 	if (isnan(resolution_s) || resolution_s > RESOLUTION_MAX_S ||
 		(resolution_s != 0 && resolution_s < RESOLUTION_MIN_S))
@@ -263,11 +455,100 @@ pgscale_past_waits(PG_FUNCTION_ARGS)
 				 errhint("With 0 there is a row for each sample.")));
 	period = pgscale_sampler_past_period(fcinfo);
 	InitMaterializedSRF(fcinfo, 0);
-	reader.parts = PGSCALE_PAST_ALL & ~PGSCALE_PAST_CLASSES;
 	rows.row = AllocSetContextCreate(CurrentMemoryContext, "pgscale past wait", ALLOCSET_SMALL_SIZES);
-	reader.arg = &rows;
-	pgscale_sampler_past_read(&period, resolution_s == 0 ? PGSCALE_PAST_LOOKS : (int64) (resolution_s * USECS_PER_SEC), &reader);
+	past = read_period(&period, PGSCALE_PAST_ALL & ~PGSCALE_PAST_CLASSES,
+					   resolution_s == 0 ? PGSCALE_PAST_SAMPLES : (int64) (resolution_s * USECS_PER_SEC), &rows);
+	past->rows = &rows;
+	for (int64 i = 0; i < past->nsums; i++)
+		put_waited(past, &past->sums[i].key, past->sums[i].ms);
 	return (Datum) 0;
+}
+
+static Kept *
+find_kept(const PgscaleSamplerPastRange *period)
+{
+	Kept	   *of = kept;
+
+	while (of && (of->period.begin != period->begin || of->period.end != period->end || of->userid != GetUserId()))
+		of = of->next;
+	return of;
+}
+
+const PgscaleSamplerPast *
+pgscale_sampler_past_sums(const PgscaleSamplerPastRange *period, uint32 parts)
+{
+	Kept	   *of = find_kept(period);
+	MemoryContext context;
+	MemoryContext old;
+	PgscaleSamplerPast *past;
+
+	if (!of)
+		return read_period(period, parts, PGSCALE_PAST_WHOLE, NULL);
+	if (of->past)
+		return of->past;
+
+	/* after an error in the midst it is as if it had not been read */
+	context = AllocSetContextCreate(CurrentMemoryContext, "pgscale past", ALLOCSET_DEFAULT_SIZES);
+	old = MemoryContextSwitchTo(context);
+	past = read_period(period, PGSCALE_PAST_ALL, PGSCALE_PAST_WHOLE, NULL);
+	MemoryContextSwitchTo(old);
+	/* a policy on the archive's table may have forgotten or read it meanwhile */
+	of = find_kept(period);
+	if (of && !of->past)
+	{
+		of->past = past;
+		MemoryContextSetParent(context, of->context);
+	}
+	return past;
+}
+
+/* The memory of one goes: the newest first, as it does in a transaction. */
+static void
+forget_kept(void *arg)
+{
+	Kept	  **of = &kept;
+
+	while (*of && *of != arg)
+		of = &(*of)->next;
+	if (*of)
+		*of = (*of)->next;
+}
+
+/*
+ * pgscale_internal.past_keep(since, until): what is asked of just this period from now on is read
+ * once, until the transaction ends, or all is forgotten by NULL.
+ */
+Datum
+pgscale_past_keep(PG_FUNCTION_ARGS)
+{
+	MemoryContext context;
+	MemoryContextCallback *callback;
+	Kept	   *of;
+	int			n = 0;
+
+	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
+	{
+		while (kept)
+			MemoryContextDelete(kept->context);
+		PG_RETURN_VOID();
+	}
+	for (const Kept *other = kept; other; other = other->next)
+		n++;
+	if (n >= KEPT_MOST)
+		PG_RETURN_VOID();
+	context = AllocSetContextCreate(CurTransactionContext, "pgscale past kept", ALLOCSET_SMALL_SIZES);
+	of = MemoryContextAllocZero(context, sizeof(Kept));
+	of->period.begin = PG_GETARG_TIMESTAMPTZ(0);
+	of->period.end = PG_GETARG_TIMESTAMPTZ(1);
+	of->userid = GetUserId();
+	of->context = context;
+	callback = MemoryContextAlloc(context, sizeof(MemoryContextCallback));
+	callback->func = forget_kept;
+	callback->arg = of;
+	MemoryContextRegisterResetCallback(context, callback);
+	of->next = kept;
+	kept = of;
+	PG_RETURN_VOID();
 }
 
 static int

@@ -23,14 +23,10 @@ typedef struct PgscaleSamplerPastRange
 	TimestampTz end;
 } PgscaleSamplerPastRange;
 
-/*
- * past_texts.c: each text once, with a number in the order of their first use; 0: no text.
- * In the memory context in which it was made.
- */
+/* Each text once, with a number in the order of their first use; 0: no text. */
 typedef uint32 PgscaleSamplerPastText;
 typedef struct PgscaleSamplerPastTexts PgscaleSamplerPastTexts;
 
-extern PgscaleSamplerPastTexts *pgscale_sampler_past_texts_create(void);
 extern PgscaleSamplerPastText pgscale_sampler_past_number(PgscaleSamplerPastTexts *texts, const char *text);
 extern PgscaleSamplerPastText pgscale_sampler_past_number_of(PgscaleSamplerPastTexts *texts, const char *bytes, int len);
 extern const char *pgscale_sampler_past_text(const PgscaleSamplerPastTexts *texts, PgscaleSamplerPastText number);
@@ -56,80 +52,88 @@ typedef struct PgscaleSamplerPastKey
 extern bool pgscale_sampler_past_is_session(const char *backend_type);
 
 /* What of a period is wanted: of a key, the columns without their part may be missing. */
-#define PGSCALE_PAST_CLASSES		0x01	/* visit_class */
-#define PGSCALE_PAST_WAITS			0x02	/* visit_wait: type, query, event */
+#define PGSCALE_PAST_CLASSES		0x01	/* slices */
+#define PGSCALE_PAST_WAITS			0x02	/* sums: type, query, event */
 #define PGSCALE_PAST_DATABASES		0x04
 #define PGSCALE_PAST_USERS			0x08
 #define PGSCALE_PAST_APPLICATIONS	0x10
 #define PGSCALE_PAST_BLOCKERS		0x20
 #define PGSCALE_PAST_ALL			0x3F
 
-typedef struct PgscaleSamplerPastReader
-{
-	uint32		parts;			/* what is wanted */
-	PgscaleSamplerPastTexts *texts;
-	void	   *arg;
-
-	/*
-	 * time that is known, or known in part; node: whose it is, NULL: this
-	 * server's
-	 */
-	void		(*visit_span) (const PgscaleSamplerPastRange *range, double known_ms, bool archived, const char *node, void *arg);
-	/* time that was waited in it */
-	void		(*visit_wait) (const PgscaleSamplerPastRange *range, const PgscaleSamplerPastKey *key, double ms, void *arg);
-	/* of that, the sessions' time by class of the event only */
-	void		(*visit_class) (const PgscaleSamplerPastRange *range, PgscaleSamplerPastText class, double ms, void *arg);
-} PgscaleSamplerPastReader;
-
 /*
- * past_memory.c: what the history has of these ranges, which must be in order.  bucket_us: its
- * waits as sums of times so long, counted from 2000; PGSCALE_PAST_LOOKS: of each look;
- * PGSCALE_PAST_WHOLE: of all that is wanted.
+ * The length of the rows that the waits of memory are, in microseconds: they begin at its
+ * multiples, counted from 2000.  PGSCALE_PAST_SAMPLES: each sample is a row;
+ * PGSCALE_PAST_WHOLE: all of a period is one, with the range 0 to 0.
  */
-#define PGSCALE_PAST_LOOKS	INT64CONST(0)
+#define PGSCALE_PAST_SAMPLES	INT64CONST(0)
 #define PGSCALE_PAST_WHOLE	INT64CONST(-1)
 
-extern void pgscale_sampler_past_read_memory(const PgscaleSamplerPastRange *ranges, int nranges, int64 bucket_us,
-											 const PgscaleSamplerPastReader *reader);
-
-/* Begin of the oldest time that it knows, or DT_NOEND. */
-extern TimestampTz pgscale_sampler_past_memory_begin(void);
-
-/*
- * timeline.c: what it has of these ranges, second by second: its spans, and what sessions
- * waited by class.  It has no single waits.
- */
-extern void pgscale_sampler_past_read_timeline(const PgscaleSamplerPastRange *ranges, int nranges,
-											   const PgscaleSamplerPastReader *reader);
-
-/*
- * What it has of these ranges: time by minute and place (timeline.h), as if all of each
- * second had been observed, and which times it knows, in order; allocated in the current
- * memory context.
- */
-typedef struct PgscaleSamplerPastSeconds
+/* Time that was waited in a row.  Hashed and compared as bytes. */
+typedef struct PgscaleSamplerPastRow
 {
-	double		place_us[PGSCALE_TIMELINE_MINUTES][PGSCALE_TIMELINE_PLACES];
-	PgscaleSamplerPastRange *ranges;
-	int			n;
-} PgscaleSamplerPastSeconds;
+	PgscaleSamplerPastRange range;
+	PgscaleSamplerPastKey of;
+} PgscaleSamplerPastRow;
 
-extern void pgscale_sampler_past_add_timeline(const PgscaleSamplerPastRange *ranges, int nranges, PgscaleSamplerPastSeconds *sum);
+typedef struct PgscaleSamplerPastSum
+{
+	PgscaleSamplerPastRow key;
+	char		status;
+	double		ms;
+} PgscaleSamplerPastSum;
 
-/* Begin of the oldest second that it has, or DT_NOEND. */
-extern TimestampTz pgscale_sampler_past_timeline_begin(void);
+/* Time that is known, or known in part. */
+typedef struct PgscaleSamplerPastSpan
+{
+	PgscaleSamplerPastRange range;
+	double		known_ms;
+	PgscaleSamplerPastText source;
+	bool		other_node;		/* another server's */
+} PgscaleSamplerPastSpan;
 
-/* past_archive.c: the rows of the archive, as far as they lie in the period, in any order. */
-extern void pgscale_sampler_past_read_archive(const PgscaleSamplerPastRange *period, const PgscaleSamplerPastReader *reader);
+/* Time of sessions in a class of waits, spread evenly over the range. */
+typedef struct PgscaleSamplerPastSlice
+{
+	PgscaleSamplerPastRange range;
+	PgscaleSamplerPastText class;
+	double		ms;
+} PgscaleSamplerPastSlice;
 
-/* Begin of its oldest row, or DT_NOEND. */
-extern TimestampTz pgscale_sampler_past_archive_begin(void);
+/* A period, as it is read and added up. */
+typedef struct PgscaleSamplerPast
+{
+	uint32		parts;			/* what is wanted */
+	int64		row_us;
+	PgscaleSamplerPastTexts *texts;
+	struct past_sums_hash *hash;	/* NULL if no waits are wanted */
+	struct WaitRows *rows;		/* past_waits(): each wait is a row of it at
+								 * once, and is not added up */
+	PgscaleSamplerPastSum *sums;	/* in the end, all of the hash */
+	int64		nsums;
+	PgscaleSamplerPastSpan *spans;	/* in any order */
+	int64		nspans;
+	int64		spans_size;
+	PgscaleSamplerPastSlice *slices;
+	int64		nslices;
+	int64		slices_size;
+	double		known_ms;
+} PgscaleSamplerPast;
 
-/*
- * past.c: both, so that no time counts twice: what the archive has is taken from there.
- * The reader sees the archive's part first.
- */
-extern void pgscale_sampler_past_read(const PgscaleSamplerPastRange *period, int64 bucket_us, PgscaleSamplerPastReader *reader);
+/* past.c: a period, from the archive and from memory, so that no time counts twice. */
+
+/* At least these parts, in the current memory context, or what past_keep() has of the period. */
+extern const PgscaleSamplerPast *pgscale_sampler_past_sums(const PgscaleSamplerPastRange *period, uint32 parts);
+
+/* Without any time yet, in the current memory context; texts may be another one's, or NULL. */
+extern PgscaleSamplerPast *pgscale_sampler_past_create(uint32 parts, int64 row_us, PgscaleSamplerPastTexts *texts);
+
+/* Add to it what was read. */
+extern void pgscale_sampler_past_add_span(PgscaleSamplerPast *past, const PgscaleSamplerPastRange *range, double known_ms,
+										  const char *source, bool other_node);
+extern void pgscale_sampler_past_add_wait(PgscaleSamplerPast *past, const PgscaleSamplerPastRange *range,
+										  const PgscaleSamplerPastKey *of, double ms);
+extern void pgscale_sampler_past_add_class(PgscaleSamplerPast *past, const PgscaleSamplerPastRange *range,
+										   PgscaleSamplerPastText class, double ms);
 
 /*
  * The period that the first two arguments of a function are, since and until: with their
@@ -151,48 +155,41 @@ pgscale_sampler_past_floor(int64 value, int64 by)
 /* Of ranges in order, none within another: the first one that ends after a time. */
 extern int	pgscale_sampler_past_find(const PgscaleSamplerPastRange *ranges, int n, TimestampTz at);
 
-/* sums.c: a period, added up */
+/*
+ * past_memory.c: what the history has of these ranges, which must be in order; and the
+ * begin of the oldest time that it knows, or DT_NOEND.
+ */
+extern void pgscale_sampler_past_read_memory(const PgscaleSamplerPastRange *ranges, int nranges, PgscaleSamplerPast *past);
+extern TimestampTz pgscale_sampler_past_memory_begin(void);
 
-typedef struct PgscaleSamplerPastSum
+/*
+ * past_archive.c: the rows of the archive, as far as they lie in the period, in any order;
+ * and the begin of its oldest row, or DT_NOEND.
+ */
+extern void pgscale_sampler_past_read_archive(const PgscaleSamplerPastRange *period, PgscaleSamplerPast *past);
+extern TimestampTz pgscale_sampler_past_archive_begin(void);
+
+/*
+ * timeline.c: what it has of these ranges, second by second: its spans, and what sessions
+ * waited by class.  It has no single waits.
+ */
+extern void pgscale_sampler_past_read_timeline(const PgscaleSamplerPastRange *ranges, int nranges, PgscaleSamplerPast *past);
+
+/*
+ * What it has of these ranges: time by minute and place (timeline.h), as if all of each
+ * second had been observed, and which times it knows, in order; allocated in the current
+ * memory context.
+ */
+typedef struct PgscaleSamplerPastSeconds
 {
-	PgscaleSamplerPastKey key;
-	char		status;
-	double		ms;
-} PgscaleSamplerPastSum;
+	double		place_us[PGSCALE_TIMELINE_MINUTES][PGSCALE_TIMELINE_PLACES];
+	PgscaleSamplerPastRange *ranges;
+	int			n;
+} PgscaleSamplerPastSeconds;
 
-typedef struct PgscaleSamplerPastSpan
-{
-	PgscaleSamplerPastRange range;
-	double		known_ms;
-	PgscaleSamplerPastText source;
-	bool		other_node;		/* another server's */
-} PgscaleSamplerPastSpan;
+extern void pgscale_sampler_past_add_timeline(const PgscaleSamplerPastRange *ranges, int nranges, PgscaleSamplerPastSeconds *sum);
 
-/* Time of sessions in a class of waits, spread evenly over the range. */
-typedef struct PgscaleSamplerPastSlice
-{
-	PgscaleSamplerPastRange range;
-	PgscaleSamplerPastText class;
-	double		ms;
-} PgscaleSamplerPastSlice;
-
-typedef struct PgscaleSamplerPast
-{
-	PgscaleSamplerPastTexts *texts;
-	PgscaleSamplerPastSum *sums;
-	int64		nsums;
-	PgscaleSamplerPastSpan *spans;	/* in any order */
-	int64		nspans;
-	PgscaleSamplerPastSlice *slices;
-	int64		nslices;
-	double		known_ms;
-} PgscaleSamplerPast;
-
-/* At least these parts, in the current memory context, or what past_keep() has of the period. */
-extern const PgscaleSamplerPast *pgscale_sampler_past_sums(const PgscaleSamplerPastRange *period, uint32 parts);
-
-/* What the timeline has of these ranges, which has no sums, with the numbers of these texts. */
-extern const PgscaleSamplerPast *pgscale_sampler_past_seconds(const PgscaleSamplerPastRange *ranges, int nranges,
-															  PgscaleSamplerPastTexts *texts);
+/* Begin of the oldest second that it has, or DT_NOEND. */
+extern TimestampTz pgscale_sampler_past_timeline_begin(void);
 
 #endif							/* PGSCALE_PAST_H */

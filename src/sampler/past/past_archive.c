@@ -134,9 +134,9 @@ column_text(PgscaleSamplerPastTexts *texts, const Column *column, int i, Pgscale
 }
 
 static void
-visit_row_waits(HeapTuple row, const PgscaleSamplerPastRange *range, double part, const PgscaleSamplerPastReader *reader)
+add_row_waits(HeapTuple row, const PgscaleSamplerPastRange *range, double part, PgscaleSamplerPast *past)
 {
-	PgscaleSamplerPastTexts *texts = reader->texts;
+	PgscaleSamplerPastTexts *texts = past->texts;
 	Column		columns[COLUMNS + 1];
 	const Column *wait_ms = &columns[COLUMN_WAIT_MS];
 	const Column *queryids = &columns[COLUMN_QUERYIDS];
@@ -149,7 +149,7 @@ visit_row_waits(HeapTuple row, const PgscaleSamplerPastRange *range, double part
 	for (int i = COLUMN_BACKEND_TYPES; i <= COLUMNS; i++)
 	{
 		columns[i].n = 0;
-		if (reader->parts & column_parts[i])
+		if (past->parts & column_parts[i])
 			read_column(row, i, &columns[i]);
 	}
 	for (int i = 0; i < wait_ms->n; i++)
@@ -167,8 +167,8 @@ visit_row_waits(HeapTuple row, const PgscaleSamplerPastRange *range, double part
 		key.event_type = column_text(texts, &columns[COLUMN_EVENT_TYPES], i, key.event_type);
 		key.event = column_text(texts, &columns[COLUMN_EVENTS], i, key.event);
 		key.blocker = column_text(texts, &columns[COLUMN_BLOCKERS], i, key.blocker);
-		reader->visit_wait(range, &key, ms, reader->arg);
-		if (!(reader->parts & PGSCALE_PAST_CLASSES))
+		pgscale_sampler_past_add_wait(past, range, &key, ms);
+		if (!(past->parts & PGSCALE_PAST_CLASSES))
 			continue;
 		if (i == 0 || key.backend_type != type)
 		{
@@ -176,12 +176,12 @@ visit_row_waits(HeapTuple row, const PgscaleSamplerPastRange *range, double part
 			session = pgscale_sampler_past_is_session(pgscale_sampler_past_text(texts, type));
 		}
 		if (session)
-			reader->visit_class(range, key.event == idle ? idle : key.event_type, ms, reader->arg);
+			pgscale_sampler_past_add_class(past, range, key.event == idle ? idle : key.event_type, ms);
 	}
 }
 
 static void
-visit_row(HeapTuple row, const PgscaleSamplerPastRange *period, const char *own_node, const PgscaleSamplerPastReader *reader)
+add_row(HeapTuple row, const PgscaleSamplerPastRange *period, const char *own_node, PgscaleSamplerPast *past)
 {
 	bool		isnull;
 	bool		unknown;
@@ -190,6 +190,7 @@ visit_row(HeapTuple row, const PgscaleSamplerPastRange *period, const char *own_
 	double		observed_ms = DatumGetFloat8(row_value(row, COLUMN_OBSERVED_MS, &unknown));
 	Datum		node = row_value(row, COLUMN_NODE, &isnull);
 	const char *name = isnull ? NULL : TextDatumGetCString(node);
+	const bool	other_node = name && strcmp(name, own_node) != 0;
 	PgscaleSamplerPastRange range;
 	double		part;
 
@@ -204,12 +205,12 @@ visit_row(HeapTuple row, const PgscaleSamplerPastRange *period, const char *own_
 		return;
 	range.begin = Max(range.begin, period->begin);
 	range.end = Min(range.end, period->end);
-	reader->visit_span(&range, observed_ms * part, true, name && strcmp(name, own_node) != 0 ? name : NULL, reader->arg);
-	visit_row_waits(row, &range, part, reader);
+	pgscale_sampler_past_add_span(past, &range, observed_ms * part, other_node ? psprintf("archive of %s", name) : "archive", other_node);
+	add_row_waits(row, &range, part, past);
 }
 
 void
-pgscale_sampler_past_read_archive(const PgscaleSamplerPastRange *period, const PgscaleSamplerPastReader *reader)
+pgscale_sampler_past_read_archive(const PgscaleSamplerPastRange *period, PgscaleSamplerPast *past)
 {
 	Oid			types[] = {TIMESTAMPTZOID, TIMESTAMPTZOID};
 	Datum		values[2];
@@ -251,7 +252,7 @@ pgscale_sampler_past_read_archive(const PgscaleSamplerPastRange *period, const P
 		for (uint64 i = 0; i < SPI_processed; i++)
 		{
 			old = MemoryContextSwitchTo(rows);
-			visit_row(SPI_tuptable->vals[i], period, own_node, reader);
+			add_row(SPI_tuptable->vals[i], period, own_node, past);
 			MemoryContextSwitchTo(old);
 			MemoryContextReset(rows);
 		}

@@ -63,8 +63,7 @@ typedef struct HistoryWaitKey
 	PgscaleProcKind kind;
 	uint8		minute;			/* a session's, at a time that the timeline
 								 * has: its place there and 1; 0: as it is */
-	bool		no_event;		/* only the class is known */
-	uint8		unused[3];
+	uint8		unused[4];
 } HistoryWaitKey;
 
 typedef struct HistoryWait
@@ -85,44 +84,18 @@ typedef struct HistoryWait
 #define SH_DEFINE
 #include "lib/simplehash.h"
 
-/* What the reader is told of a wait: in one row, though several sums are parts of it. */
-typedef struct ToldWaitKey
+/* Names by OID, each looked up once. */
+typedef struct NameOf
 {
-	PgscaleSamplerPastRange range;
-	PgscaleSamplerPastKey of;
-} ToldWaitKey;
-
-typedef struct ToldWait
-{
-	ToldWaitKey key;
-	char		status;
-	double		us;
-} ToldWait;
-
-#define SH_PREFIX		told
-#define SH_ELEMENT_TYPE ToldWait
-#define SH_KEY_TYPE		ToldWaitKey
-#define SH_KEY			key
-#define SH_HASH_KEY(tb, k)	hash_bytes((const unsigned char *) &(k), sizeof(k))
-#define SH_EQUAL(tb, a, b)	(memcmp(&(a), &(b), sizeof(a)) == 0)
-#define SH_SCOPE		static inline
-#define SH_DECLARE
-#define SH_DEFINE
-#include "lib/simplehash.h"
-
-/* What sessions waited in a look, by class. */
-typedef struct HistorySlice
-{
-	PgscaleSamplerPastRange range;
-	uint32		class;			/* of wait events; or the event, if it is idle */
-	int64		us;
-} HistorySlice;
+	Oid			oid;			/* of a role, or of a database */
+	PgscaleSamplerPastText name;
+} NameOf;
 
 typedef struct HistorySums
 {
+	PgscaleSamplerPast *past;	/* to which it is added in the end */
 	const PgscaleSamplerPastRange *ranges;	/* in order, none within another */
 	int			nranges;
-	int64		bucket_us;
 	PgscaleSamplerPastSeconds seconds;	/* of the ranges, as far as the
 										 * samples know them */
 	double		timed_us[PGSCALE_TIMELINE_MINUTES][PGSCALE_TIMELINE_PLACES];	/* of the samples */
@@ -131,70 +104,33 @@ typedef struct HistorySums
 														 * minutes without such
 														 * samples */
 	history_sums_hash *hash;
-	told_hash  *told;
-	bool		with_slices;
-	HistorySlice *slices;
-	int64		nslices;
-	int64		slices_size;
-	int64		look;			/* the first of the latest look */
-	TimestampTz look_at;
+	int64		nslices;		/* of the past, before these */
 	uint64		next;			/* number of the next sample */
-	bool		partial;		/* of the look at this time some are gone */
+	bool		partial;		/* of the sample at this time some are gone */
 	TimestampTz partial_at;
+
+	/* what the numbers in the hash stand for */
+	PgscaleSamplerLabels *labels;
+	PgscaleSamplerRoots *roots;
+	bool		reads_all;		/* of all users' sessions */
+	HTAB	   *databases;
+	HTAB	   *users;
 } HistorySums;
+
+/* A wait, as it is added to the past: all but the event of key is set. */
+typedef struct TimedWait
+{
+	const HistoryWaitKey *of;
+	PgscaleSamplerPastKey key;
+	bool		no_event;		/* only the class is known */
+} TimedWait;
 
 static void
 forget_sums(HistorySums *sums)
 {
 	history_sums_reset(sums->hash);
 	memset(sums->timed_us, 0, sizeof(sums->timed_us));
-	sums->nslices = 0;
-	sums->look = 0;
-	sums->look_at = DT_NOBEGIN;
-}
-
-/* Adds the part of a session's sample that lies in a range. */
-static void
-add_slice(HistorySums *sums, const PgscaleSamplerSample *sample, TimestampTz begin, TimestampTz end)
-{
-	const uint32 class = sample->wait_event == PGSCALE_WAIT_IDLE_IN_TRANSACTION ?
-		sample->wait_event : sample->wait_event & PGSCALE_WAIT_CLASS;
-	HistorySlice *slice;
-
-	if (sample->sampled_at != sums->look_at)
-	{
-		sums->look = sums->nslices;
-		sums->look_at = sample->sampled_at;
-	}
-	for (int64 i = sums->look; i < sums->nslices; i++)
-	{
-		slice = &sums->slices[i];
-		if (slice->class == class && slice->range.begin == begin && slice->range.end == end)
-		{
-			slice->us += end - begin;
-			return;
-		}
-	}
-	if (sums->nslices == sums->slices_size)
-	{
-		sums->slices_size *= 2;
-		sums->slices = repalloc_huge(sums->slices, sums->slices_size * sizeof(HistorySlice));
-	}
-	slice = &sums->slices[sums->nslices++];
-	slice->range.begin = begin;
-	slice->range.end = end;
-	slice->class = class;
-	slice->us = end - begin;
-}
-
-/* Adds time to one sum. */
-static void
-add_us(history_sums_hash *hash, const HistoryWaitKey *key, double us)
-{
-	bool		found;
-	HistoryWait *wait = history_sums_insert(hash, *key, &found);
-
-	wait->us = (found ? wait->us : 0) + us;
+	sums->past->nslices = sums->nslices;
 }
 
 /* The row of a time within a range; returns where the next row begins, or the time ends. */
@@ -211,7 +147,7 @@ past_row(int64 size, const PgscaleSamplerPastRange *range, TimestampTz begin, Ti
 		return end;
 	row->begin = begin;
 	row->end = end;
-	if (size == PGSCALE_PAST_LOOKS)
+	if (size == PGSCALE_PAST_SAMPLES)
 		return end;
 	bucket = pgscale_sampler_past_floor(begin, size) * size;
 	row->begin = Max(bucket, range->begin);
@@ -224,6 +160,8 @@ static void
 add_part(HistorySums *sums, const PgscaleSamplerSample *sample, uint8 minute, const PgscaleSamplerPastRange *row, int64 us)
 {
 	HistoryWaitKey key = {0};
+	HistoryWait *wait;
+	bool		found;
 
 	key.begin = row->begin;
 	key.end = row->end;
@@ -236,7 +174,8 @@ add_part(HistorySums *sums, const PgscaleSamplerSample *sample, uint8 minute, co
 	key.label = sample->label;
 	key.kind = sample->kind;
 	key.minute = minute;
-	add_us(sums->hash, &key, us);
+	wait = history_sums_insert(sums->hash, key, &found);
+	wait->us = (found ? wait->us : 0) + us;
 	if (minute > 0)
 		sums->timed_us[minute - 1][pgscale_sampler_timeline_place(sample->wait_event)] += us;
 }
@@ -276,7 +215,7 @@ add_by_row(HistorySums *sums, const PgscaleSamplerSample *sample, const PgscaleS
 	while (begin < end)
 	{
 		PgscaleSamplerPastRange row;
-		const TimestampTz next = past_row(sums->bucket_us, range, begin, end, &row);
+		const TimestampTz next = past_row(sums->past->row_us, range, begin, end, &row);
 
 		add_by_minute(sums, sample, &row, begin, next);
 		begin = next;
@@ -285,12 +224,13 @@ add_by_row(HistorySums *sums, const PgscaleSamplerSample *sample, const PgscaleS
 
 /*
  * If samples were overwritten while others were read, then all that are older count no
- * more, nor does a look that has lost some of its samples.
+ * more, nor does a tick that has lost some of its samples.
  */
 static void
 visit_sample(uint64 number, const PgscaleSamplerSample *sample, void *arg)
 {
 	HistorySums *sums = arg;
+	PgscaleSamplerPast *past = sums->past;
 	const TimestampTz begin = sample->sampled_at - sample->period_us;
 
 	if (number != sums->next)
@@ -308,10 +248,12 @@ visit_sample(uint64 number, const PgscaleSamplerSample *sample, void *arg)
 	for (int i = pgscale_sampler_past_find(sums->ranges, sums->nranges, begin); i < sums->nranges && sums->ranges[i].begin < sample->sampled_at; i++)
 	{
 		const PgscaleSamplerPastRange *range = &sums->ranges[i];
+		const PgscaleSamplerPastRange part = {Max(begin, range->begin), Min(sample->sampled_at, range->end)};
 
-		add_by_row(sums, sample, range, Max(begin, range->begin), Min(sample->sampled_at, range->end));
-		if (sums->with_slices && pgscale_sampler_past_is_session(pgscale_sampler_type_name(sample->kind)))
-			add_slice(sums, sample, Max(begin, range->begin), Min(sample->sampled_at, range->end));
+		add_by_row(sums, sample, range, part.begin, part.end);
+		if ((past->parts & PGSCALE_PAST_CLASSES) && pgscale_sampler_past_is_session(pgscale_sampler_type_name(sample->kind)))
+			pgscale_sampler_past_add_class(past, &part, pgscale_sampler_past_class(past->texts, sample->wait_event),
+										   (part.end - part.begin) / 1000.0);
 	}
 }
 
@@ -355,17 +297,16 @@ read_seconds(HistorySums *sums, const PgscaleSamplerSpans *spans)
 }
 
 /*
- * The sums, what the numbers in them stand for, and the spans that they are of, with no
- * reset in between.
+ * The sums, the labels that the numbers in them stand for, and the spans that they are of,
+ * with no reset in between.
  */
-static PgscaleSamplerLabels *
+static void
 sum_with_labels(HistorySums *sums, PgscaleSamplerSpans *spans)
 {
 	for (;;)
 	{
 		const uint64 before = pgscale_sampler_labels_begin_read();
 		const uint64 history_before = pgscale_sampler_history_begin_read();
-		PgscaleSamplerLabels *labels;
 		uint64		first;
 
 		forget_sums(sums);
@@ -382,21 +323,13 @@ sum_with_labels(HistorySums *sums, PgscaleSamplerSpans *spans)
 		/* some that were known were overwritten meanwhile */
 		if (spans->n == 0 || sums->partial_at != DT_NOBEGIN)
 			read_seconds(sums, spans);
-		labels = pgscale_sampler_labels_copy();
+		sums->labels = pgscale_sampler_labels_copy();
 		if (pgscale_sampler_history_unchanged(history_before) && pgscale_sampler_labels_unchanged(before))
-			return labels;
-		if (labels)
-			pfree(labels);
+			return;
+		pfree(sums->labels);
 		CHECK_FOR_INTERRUPTS();
 	}
 }
-
-/* Names by OID, each looked up once. */
-typedef struct NameOf
-{
-	Oid			oid;			/* of a role, or of a database */
-	PgscaleSamplerPastText name;
-} NameOf;
 
 static HTAB *
 names_create(const char *what)
@@ -427,45 +360,35 @@ name_of(HTAB *names, PgscaleSamplerPastTexts *texts, Oid oid, bool database)
 	return entry->name;
 }
 
+/* The columns that these numbers stand for, for the role that asks. */
 static void
-visit_spans(const HistorySums *sums, const PgscaleSamplerSpans *spans, const PgscaleSamplerPastReader *reader)
+begin_wait(HistorySums *sums, const HistoryWaitKey *of, TimedWait *wait)
 {
-	for (int i = 0; i < spans->n; i++)
+	PgscaleSamplerPastTexts *texts = sums->past->texts;
+	const char *application_name = NULL;
+	const char *address = NULL;
+	const char *root_application = pgscale_sampler_root_application(sums->roots, &of->root);
+	PgscaleSamplerPastKey *key = &wait->key;
+
+	memset(wait, 0, sizeof(*wait));
+	wait->of = of;
+	if (sums->reads_all || of->userid == GetUserId())
+		pgscale_sampler_label(sums->labels, of->label, &application_name, &address);
+	key->queryid = of->queryid;
+	key->datid = of->datid;
+	key->backend_type = pgscale_sampler_past_number(texts, pgscale_sampler_type_name(of->kind));
+	key->datname = name_of(sums->databases, texts, of->datid, true);
+	key->usename = name_of(sums->users, texts, of->userid, false);
+	key->application_name = pgscale_sampler_past_number(texts, application_name);
+	if (of->root_pid == 0)
+		key->blocker = pgscale_sampler_past_number(texts, "prepared transaction");
+	else if (of->root_pid != PGSCALE_SAMPLER_NO_PID)
 	{
-		const TimestampTz begin = Max(spans->spans[i].begin, sums->partial_at);
-		const TimestampTz end = spans->spans[i].end;
+		const bool	named = root_application && root_application[0];
 
-		for (int j = pgscale_sampler_past_find(sums->ranges, sums->nranges, begin); j < sums->nranges && sums->ranges[j].begin < end; j++)
-		{
-			const PgscaleSamplerPastRange part = {Max(begin, sums->ranges[j].begin), Min(end, sums->ranges[j].end)};
-
-			if (part.begin < part.end)
-				reader->visit_span(&part, (part.end - part.begin) / 1000.0, false, NULL, reader->arg);
-		}
+		key->blocker = pgscale_sampler_past_number(texts, psprintf("%d%s%s", of->root_pid, named ? " " : "",
+																   named ? root_application : ""));
 	}
-}
-
-static void
-add_told(const HistorySums *sums, const PgscaleSamplerPastRange *range, const PgscaleSamplerPastKey *of, double us)
-{
-	ToldWaitKey key = {.range = *range,.of = *of};
-	ToldWait   *wait;
-	bool		found;
-
-	StaticAssertStmt(sizeof(key) == sizeof(key.range) + sizeof(key.of), "no gap in what is compared as bytes");
-	wait = told_insert(sums->told, key, &found);
-	wait->us = (found ? wait->us : 0) + us;
-}
-
-static void
-tell_waits(const HistorySums *sums, const PgscaleSamplerPastReader *reader)
-{
-	told_iterator it;
-	ToldWait   *wait;
-
-	told_start_iterate(sums->told, &it);
-	while ((wait = told_iterate(sums->told, &it)) != NULL)
-		reader->visit_wait(&wait->key.range, &wait->key.of, wait->us / 1000.0, reader->arg);
 }
 
 /* An event on CPU that the timeline has, and no sample. */
@@ -499,17 +422,19 @@ all_lost_us(const HistorySums *sums, int minute)
 	return us;
 }
 
-/* So much time of a wait was in this event. */
+/* Adds time that the wait was in this event. */
 static void
-add_event(HistorySums *sums, const HistoryWaitKey *of, uint32 wait_event, double us)
+add_event(HistorySums *sums, const TimedWait *wait, uint32 wait_event, double us)
 {
-	HistoryWaitKey key = *of;
+	PgscaleSamplerPastTexts *texts = sums->past->texts;
+	const PgscaleSamplerPastRange range = {wait->of->begin, wait->of->end};
+	PgscaleSamplerPastKey key = wait->key;
 
 	if (us <= 0)
 		return;
-	key.minute = 0;
-	key.wait_event = wait_event;
-	add_us(sums->hash, &key, us);
+	key.event_type = pgscale_sampler_past_number(texts, pgscale_wait_event_type(wait_event));
+	key.event = wait->no_event ? key.event_type : pgscale_sampler_past_number(texts, pgscale_wait_event_name(wait_event));
+	pgscale_sampler_past_add_wait(sums->past, &range, &key, us / 1000.0);
 }
 
 /*
@@ -517,21 +442,22 @@ add_event(HistorySums *sums, const HistoryWaitKey *of, uint32 wait_event, double
  * but time at the CPUs within a wait belongs to those that showed the waits.
  */
 static void
-add_timed(HistorySums *sums, const HistoryWaitKey *of, double part)
+add_timed(HistorySums *sums, const TimedWait *wait, double part)
 {
+	const HistoryWaitKey *of = wait->of;
 	const int	minute = of->minute - 1;
 	const double *us = sums->seconds.place_us[minute];
 	const uint32 place = pgscale_sampler_timeline_place(of->wait_event);
 	const double all_lost = all_lost_us(sums, minute);
 
-	add_event(sums, of, of->wait_event, us[place] * part);
+	add_event(sums, wait, of->wait_event, us[place] * part);
 	for (uint32 event = PGSCALE_WAIT_RUNNING; event <= PGSCALE_WAIT_BLOCKED; event++)
 	{
 		double		share = of->wait_event == PGSCALE_WAIT_CPU ? part : 0;
 
 		if (is_in_wait(event) && all_lost > 0)
 			share = of->wait_event == PGSCALE_WAIT_CPU ? 0 : part * lost_us(sums, minute, place) / all_lost;
-		add_event(sums, of, event, us[pgscale_sampler_timeline_place(event)] * share);
+		add_event(sums, wait, event, us[pgscale_sampler_timeline_place(event)] * share);
 	}
 }
 
@@ -560,11 +486,13 @@ sum_unsampled(HistorySums *sums)
 
 /* A part of that, split as add_timed() does. */
 static void
-add_period(HistorySums *sums, const HistoryWaitKey *of, double part)
+add_period(HistorySums *sums, const TimedWait *wait, double part)
 {
-	add_event(sums, of, of->wait_event, sums->unsampled_us[pgscale_sampler_timeline_place(of->wait_event)] * part);
+	const HistoryWaitKey *of = wait->of;
+
+	add_event(sums, wait, of->wait_event, sums->unsampled_us[pgscale_sampler_timeline_place(of->wait_event)] * part);
 	for (uint32 event = PGSCALE_WAIT_RUNNING; of->wait_event == PGSCALE_WAIT_CPU && event <= PGSCALE_WAIT_BLOCKED; event++)
-		add_event(sums, of, event, sums->unsampled_us[pgscale_sampler_timeline_place(event)] * part);
+		add_event(sums, wait, event, sums->unsampled_us[pgscale_sampler_timeline_place(event)] * part);
 }
 
 /* Classes that the timeline has in a minute, and no sample: none of the minute; or of the period, if that is one sum. */
@@ -573,54 +501,56 @@ add_unsampled(HistorySums *sums, int64 minute, const PgscaleSamplerPastRange *kn
 {
 	const PgscaleSamplerPastRange range = {Max(minute * USECS_PER_MINUTE, known->begin), Min((minute + 1) * USECS_PER_MINUTE, known->end)};
 	HistoryWaitKey key = {.root_pid = PGSCALE_SAMPLER_NO_PID,.kind = (PgscaleProcKind) B_BACKEND};
+	TimedWait	wait;
 
 	key.minute = pgscale_sampler_timeline_minute(minute) + 1;
+	begin_wait(sums, &key, &wait);
 	for (uint32 place = 0; place < PGSCALE_TIMELINE_PLACES; place++)
 	{
 		key.wait_event = pgscale_sampler_timeline_event(place);
 		if (sums->timed_us[key.minute - 1][place] > 0 || sums->period_us[place] > 0 || is_part_of_cpu(key.wait_event))
 			continue;
-		key.no_event = key.wait_event != PGSCALE_WAIT_CPU && key.wait_event != PGSCALE_WAIT_IDLE_IN_TRANSACTION;
+		wait.no_event = key.wait_event != PGSCALE_WAIT_CPU && key.wait_event != PGSCALE_WAIT_IDLE_IN_TRANSACTION;
 		for (TimestampTz begin = range.begin, next; begin < range.end; begin = next)
 		{
 			PgscaleSamplerPastRange row;
 
-			next = past_row(sums->bucket_us, known, begin, range.end, &row);
+			next = past_row(sums->past->row_us, known, begin, range.end, &row);
 			key.begin = row.begin;
 			key.end = row.end;
-			add_timed(sums, &key, (next - begin) / (double) (range.end - range.begin));
+			add_timed(sums, &wait, (next - begin) / (double) (range.end - range.begin));
 		}
 	}
 }
 
-/* Makes the sums of the sessions' samples agree with the timeline; then they are no longer of single minutes. */
+/* Adds the sums to the past: those of sessions made to agree with the timeline. */
 static void
-scale_sums(HistorySums *sums)
+add_sums(HistorySums *sums)
 {
 	const PgscaleSamplerPastSeconds *seconds = &sums->seconds;
-	history_sums_hash *sampled = sums->hash;
+	const bool	whole = sums->past->row_us == PGSCALE_PAST_WHOLE;
 	history_sums_iterator it;
-	HistoryWait *wait;
+	HistoryWait *sum;
 
-	if (sums->bucket_us == PGSCALE_PAST_WHOLE)
+	if (whole)
 		sum_unsampled(sums);
-	sums->hash = history_sums_create(CurrentMemoryContext, 1024, NULL);
-	history_sums_start_iterate(sampled, &it);
-	while ((wait = history_sums_iterate(sampled, &it)) != NULL)
+	history_sums_start_iterate(sums->hash, &it);
+	while ((sum = history_sums_iterate(sums->hash, &it)) != NULL)
 	{
-		const uint32 place = pgscale_sampler_timeline_place(wait->key.wait_event);
+		const uint32 place = pgscale_sampler_timeline_place(sum->key.wait_event);
+		TimedWait	wait;
 
 		CHECK_FOR_INTERRUPTS();
-		if (wait->key.minute == 0)
+		begin_wait(sums, &sum->key, &wait);
+		if (sum->key.minute == 0)
 		{
-			add_us(sums->hash, &wait->key, wait->us);
+			add_event(sums, &wait, sum->key.wait_event, sum->us);
 			continue;
 		}
-		add_timed(sums, &wait->key, wait->us / sums->timed_us[wait->key.minute - 1][place]);
-		if (sums->bucket_us == PGSCALE_PAST_WHOLE)
-			add_period(sums, &wait->key, wait->us / sums->period_us[place]);
+		add_timed(sums, &wait, sum->us / sums->timed_us[sum->key.minute - 1][place]);
+		if (whole)
+			add_period(sums, &wait, sum->us / sums->period_us[place]);
 	}
-	history_sums_destroy(sampled);
 	if (seconds->n > 0)
 	{
 		const PgscaleSamplerPastRange known = {seconds->ranges[0].begin, seconds->ranges[seconds->n - 1].end};
@@ -631,88 +561,37 @@ scale_sums(HistorySums *sums)
 	}
 }
 
-static void
-visit_sums(HistorySums *sums, const PgscaleSamplerLabels *labels, const PgscaleSamplerPastReader *reader)
-{
-	const bool	reads_all = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
-	PgscaleSamplerRoots *roots = pgscale_sampler_roots_copy();
-	HTAB	   *databases = names_create("pgscale databases");
-	HTAB	   *users = names_create("pgscale users");
-	history_sums_iterator it;
-	HistoryWait *wait;
-
-	history_sums_start_iterate(sums->hash, &it);
-	while ((wait = history_sums_iterate(sums->hash, &it)) != NULL)
-	{
-		const HistoryWaitKey *from = &wait->key;
-		const PgscaleSamplerPastRange range = {from->begin, from->end};
-		const char *application_name = NULL;
-		const char *address = NULL;
-		const char *root_application = pgscale_sampler_root_application(roots, &from->root);
-		PgscaleSamplerPastKey key = {0};
-
-		CHECK_FOR_INTERRUPTS();
-		if (reads_all || from->userid == GetUserId())
-			pgscale_sampler_label(labels, from->label, &application_name, &address);
-		key.queryid = from->queryid;
-		key.datid = from->datid;
-		key.backend_type = pgscale_sampler_past_number(reader->texts, pgscale_sampler_type_name(from->kind));
-		key.datname = name_of(databases, reader->texts, from->datid, true);
-		key.usename = name_of(users, reader->texts, from->userid, false);
-		key.application_name = pgscale_sampler_past_number(reader->texts, application_name);
-		if (from->root_pid == 0)
-			key.blocker = pgscale_sampler_past_number(reader->texts, "prepared transaction");
-		else if (from->root_pid != PGSCALE_SAMPLER_NO_PID)
-		{
-			const bool	named = root_application && root_application[0];
-
-			key.blocker = pgscale_sampler_past_number(reader->texts, psprintf("%d%s%s", from->root_pid, named ? " " : "",
-																			  named ? root_application : ""));
-		}
-		key.event_type = pgscale_sampler_past_number(reader->texts, pgscale_wait_event_type(from->wait_event));
-		key.event = from->no_event ? key.event_type : pgscale_sampler_past_number(reader->texts, pgscale_wait_event_name(from->wait_event));
-		add_told(sums, &range, &key, wait->us);
-	}
-	tell_waits(sums, reader);
-}
-
-static void
-visit_slices(const HistorySums *sums, const PgscaleSamplerPastReader *reader)
-{
-	for (int64 i = 0; i < sums->nslices; i++)
-	{
-		const HistorySlice *slice = &sums->slices[i];
-
-		reader->visit_class(&slice->range, pgscale_sampler_past_class(reader->texts, slice->class), slice->us / 1000.0, reader->arg);
-	}
-}
-
 void
-pgscale_sampler_past_read_memory(const PgscaleSamplerPastRange *ranges, int nranges, int64 bucket_us,
-								 const PgscaleSamplerPastReader *reader)
+pgscale_sampler_past_read_memory(const PgscaleSamplerPastRange *ranges, int nranges, PgscaleSamplerPast *past)
 {
-	HistorySums sums = {0};
+	HistorySums sums = {.past = past,.ranges = ranges,.nranges = nranges,.nslices = past->nslices};
 	PgscaleSamplerSpans *spans = palloc(sizeof(PgscaleSamplerSpans));
-	PgscaleSamplerLabels *labels;
 
-	pgscale_preload_require();
-	sums.ranges = ranges;
-	sums.nranges = nranges;
-	sums.bucket_us = bucket_us;
 	sums.hash = history_sums_create(CurrentMemoryContext, 1024, NULL);
-	sums.told = told_create(CurrentMemoryContext, 1024, NULL);
-	sums.with_slices = (reader->parts & PGSCALE_PAST_CLASSES) != 0;
-	sums.slices_size = 1024;
-	sums.slices = palloc(sums.slices_size * sizeof(HistorySlice));
+	sum_with_labels(&sums, spans);
+	for (int i = 0; i < spans->n; i++)
+	{
+		const TimestampTz begin = Max(spans->spans[i].begin, sums.partial_at);
+		const TimestampTz end = spans->spans[i].end;
 
-	labels = sum_with_labels(&sums, spans);
-	scale_sums(&sums);
-	visit_spans(&sums, spans, reader);
-	visit_sums(&sums, labels, reader);
-	if (reader->parts & PGSCALE_PAST_CLASSES)
-		visit_slices(&sums, reader);
+		for (int j = pgscale_sampler_past_find(ranges, nranges, begin); j < nranges && ranges[j].begin < end; j++)
+		{
+			const PgscaleSamplerPastRange part = {Max(begin, ranges[j].begin), Min(end, ranges[j].end)};
+
+			if (part.begin < part.end)
+				pgscale_sampler_past_add_span(past, &part, (part.end - part.begin) / 1000.0, "memory", false);
+		}
+	}
+
+	if (past->hash)
+	{
+		sums.roots = pgscale_sampler_roots_copy();
+		sums.reads_all = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
+		sums.databases = names_create("pgscale databases");
+		sums.users = names_create("pgscale users");
+		add_sums(&sums);
+	}
 	history_sums_destroy(sums.hash);
-	pfree(sums.slices);
 	pfree(spans);
 }
 

@@ -264,28 +264,28 @@ visit_seconds(const PgscaleSamplerPastRange *ranges, int nranges, VisitSecond vi
 
 /* A part of a second is that part of all that was observed in it. */
 static void
-tell_second(const Second *s, const PgscaleSamplerPastRange *of, double part, void *arg)
+read_second(const Second *s, const PgscaleSamplerPastRange *of, double part, void *arg)
 {
-	const PgscaleSamplerPastReader *reader = arg;
+	PgscaleSamplerPast *past = arg;
 	uint64		cpu_ns = s->class_ns[0];
 
 	for (uint32 class = ON_CPU; class < IN_TRANSACTION; class++)
 		cpu_ns += s->class_ns[class];
-	reader->visit_span(of, s->observed_ns * part / NS_PER_MS, false, NULL, reader->arg);
+	pgscale_sampler_past_add_span(past, of, s->observed_ns * part / NS_PER_MS, "memory", false);
 	for (uint32 class = 0; class < NCLASSES; class++)
 	{
 		const uint64 ns = class == 0 ? cpu_ns : s->class_ns[class];
 
 		if (ns > 0 && (class < ON_CPU || class >= IN_TRANSACTION))
-			reader->visit_class(of, pgscale_sampler_past_class(reader->texts, pgscale_sampler_timeline_event(class)),
-								ns * part / NS_PER_MS, reader->arg);
+			pgscale_sampler_past_add_class(past, of, pgscale_sampler_past_class(past->texts, pgscale_sampler_timeline_event(class)),
+										   ns * part / NS_PER_MS);
 	}
 }
 
 void
-pgscale_sampler_past_read_timeline(const PgscaleSamplerPastRange *ranges, int nranges, const PgscaleSamplerPastReader *reader)
+pgscale_sampler_past_read_timeline(const PgscaleSamplerPastRange *ranges, int nranges, PgscaleSamplerPast *past)
 {
-	visit_seconds(ranges, nranges, tell_second, (void *) reader);
+	visit_seconds(ranges, nranges, read_second, past);
 }
 
 static void
