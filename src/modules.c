@@ -27,7 +27,6 @@
 #include "pgscale.h"
 #include "relocation/relocation.h"
 #include "report/report.h"
-#include "sampler/profile/query_waits.h"
 #include "sampler/sampler.h"
 #include "scalability/scalability.h"
 #include "sweeper/sweeper.h"

@@ -1,10 +1,20 @@
 /*-------------------------------------------------------------------------
  *
  * current.c
- *	  The current wait of every process.
+ *	  The current wait of every process, and how many of the server's connections are in
+ *	  use, what they do, and the most that were in use at a time.
  *
- * The calling backend reads it itself: it needs no worker and no shared memory of
- * pgscale, and so no preload.
+ * The calling backend reads the processes itself, without a lock: it needs no worker and no
+ * shared memory of pgscale, and so no preload.
+ *
+ * A connection is a slot of max_connections.  The server takes it before it
+ * authenticates the client and gives it back when the session ends, so the slots in use
+ * are exactly the connections that count against the limit, sessions that are not in
+ * pg_stat_activity yet included.
+ *
+ * The peaks need the sampler, which counts the slots in use at each tick: since its
+ * statistics were reset or the server started (sampler.c), and of each second of
+ * the last hour (timeline.c).  A connection that lasts for less than a tick may be missed.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -12,17 +22,25 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 #include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
 #include "base/pg_compat.h"
+#include "base/preload.h"
 #include "base/processes.h"
 #include "base/wait_events.h"
+#include "sampler/past/past.h"
+#include "sampler/sampler.h"
 
 PG_FUNCTION_INFO_V1(pgscale_wait_current);
+PG_FUNCTION_INFO_V1(pgscale_connections);
+PG_FUNCTION_INFO_V1(pgscale_connections_peak);
 
 /* As pg_stat_activity has it: a background worker by its type. */
 static const char *
@@ -101,4 +119,92 @@ pgscale_wait_current(PG_FUNCTION_ARGS)
 				 errmsg("no server process has PID %d", pid),
 				 errhint("pgscale.wait_current lists the processes.")));
 	return (Datum) 0;
+}
+
+/* Connections in use, by what they do. */
+typedef struct Connections
+{
+	int			used;
+	int			active;
+	int			idle;
+	int			in_transaction;
+} Connections;
+
+static void
+connections_count(Connections *c)
+{
+	memset(c, 0, sizeof(*c));
+	for (int slot = 0; pgscale_procs_is_connection(slot); slot++)
+	{
+		PgscaleProc proc = {0};
+		bool		changed;
+		uint64		retries = 0;
+
+		if (!pgscale_procs_read(slot, &proc, &changed, &retries))
+			continue;
+		c->used++;
+		c->active += proc.running;
+		c->in_transaction += proc.in_transaction;
+		c->idle += proc.state == STATE_IDLE;
+	}
+}
+
+/* The value of a setting that is a number; 0 where this server does not have it. */
+static int
+connections_setting(const char *name)
+{
+	const char *value = GetConfigOption(name, true, false);
+
+	return value ? atoi(value) : 0;
+}
+
+/*
+ * pgscale_internal.connections(): one row.  The peak is NULL without preload, and until the
+ * sampler's first tick.
+ */
+Datum
+pgscale_connections(PG_FUNCTION_ARGS)
+{
+	TupleDesc	desc;
+	Connections c;
+	PgscaleSamplerStats s = {0};
+	Datum		values[9] = {0};
+	bool		nulls[9] = {0};
+	int			i = 0;
+
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	connections_count(&c);
+	if (pgscale_preload_done())
+		pgscale_sampler_stats_copy(&s);
+
+	values[i++] = Int32GetDatum(c.used);
+	values[i++] = Int32GetDatum(c.active);
+	values[i++] = Int32GetDatum(c.idle);
+	values[i++] = Int32GetDatum(c.in_transaction);
+	values[i++] = Int32GetDatum(c.used - c.active - c.idle - c.in_transaction);
+	values[i++] = Int32GetDatum(connections_setting("superuser_reserved_connections") +
+								connections_setting("reserved_connections"));
+	values[i++] = Int32GetDatum(MaxConnections);
+	nulls[i] = nulls[i + 1] = s.connections_since == 0;
+	values[i++] = Int32GetDatum(Max(s.connections_peak, c.used));
+	values[i++] = TimestampTzGetDatum(s.connections_since);
+
+	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
+}
+
+/*
+ * pgscale_internal.connections_peak(since): the most connections at a tick since then, or in
+ * the last hour if that is later or since is NULL; NULL if the sampler observed none of that time.
+ */
+Datum
+pgscale_connections_peak(PG_FUNCTION_ARGS)
+{
+	int			most;
+
+	pgscale_preload_require();
+	most = pgscale_sampler_timeline_connections(PG_ARGISNULL(0) ? DT_NOBEGIN : PG_GETARG_TIMESTAMPTZ(0));
+	if (most < 0)
+		PG_RETURN_NULL();
+	PG_RETURN_INT32(most);
 }

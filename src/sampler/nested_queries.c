@@ -23,7 +23,7 @@
 #include "tcop/utility.h"
 
 #include "base/pg_compat.h"
-#include "sampler/nested_queries.h"
+#include "sampler/samples.h"
 
 /* Of one process, which is its only writer; in cache lines of its own. */
 typedef union NestedSlot
@@ -52,21 +52,18 @@ max_slots(void)
 	return MaxBackends + NUM_AUXILIARY_PROCS;
 }
 
-Size
-pgscale_sampler_nested_size(void)
+static Size
+nested_size(void)
 {
-	return mul_size(max_slots(), sizeof(NestedSlot));
+	return pgscale_sampler_settings.nested ? mul_size(max_slots(), sizeof(NestedSlot)) : 0;
 }
 
-void
-pgscale_sampler_nested_startup(void)
+static void
+nested_startup(void *area, bool found)
 {
-	bool		found;
-
-	slots = ShmemInitStruct("pgscale sampler nested", pgscale_sampler_nested_size(), &found);
+	slots = area;
 	if (found)
 		return;
-
 	for (int i = 0; i < max_slots(); i++)
 	{
 		pg_atomic_init_u64(&slots[i].queryid, 0);
@@ -151,44 +148,24 @@ nested_ExecutorFinish(QueryDesc *queryDesc)
 }
 
 static void
-call_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
-					ProcessUtilityContext context, ParamListInfo params,
-					QueryEnvironment *queryEnv, DestReceiver *dest,
-					QueryCompletion *qc)
-{
-	if (prev_ProcessUtility)
-		prev_ProcessUtility(pstmt, queryString, readOnlyTree, context, params,
-							queryEnv, dest, qc);
-	else
-		standard_ProcessUtility(pstmt, queryString, readOnlyTree, context, params,
-								queryEnv, dest, qc);
-}
-
-static void
 nested_ProcessUtility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 					  ProcessUtilityContext context, ParamListInfo params,
 					  QueryEnvironment *queryEnv, DestReceiver *dest,
 					  QueryCompletion *qc)
 {
-	volatile uint64 outer;
-
 	/* What EXECUTE runs is the statement itself, not one nested in it. */
-	if (IsA(pstmt->utilityStmt, ExecuteStmt) || IsA(pstmt->utilityStmt, PrepareStmt))
-	{
-		call_ProcessUtility(pstmt, queryString, readOnlyTree, context, params,
-							queryEnv, dest, qc);
-		return;
-	}
+	const bool	nested = !IsA(pstmt->utilityStmt, ExecuteStmt) && !IsA(pstmt->utilityStmt, PrepareStmt);
+	volatile uint64 outer = nested ? nested_enter(pgscale_query_id(pstmt->queryId)) : 0;
 
-	outer = nested_enter(pgscale_query_id(pstmt->queryId));
 	PG_TRY();
 	{
-		call_ProcessUtility(pstmt, queryString, readOnlyTree, context, params,
-							queryEnv, dest, qc);
+		(prev_ProcessUtility ? prev_ProcessUtility : standard_ProcessUtility)
+			(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
 	}
 	PG_FINALLY();
 	{
-		nested_leave(outer);
+		if (nested)
+			nested_leave(outer);
 	}
 	PG_END_TRY();
 }
@@ -219,3 +196,9 @@ pgscale_sampler_nested_queryid(int slot, const PgscaleProc *proc)
 	pg_read_barrier();
 	return (int64) pg_atomic_read_u64(&s->queryid);
 }
+
+const PgscaleSamplerConsumer pgscale_sampler_nested_consumer = {
+	.name = "pgscale sampler nested",
+	.size = nested_size,
+	.startup = nested_startup,
+};

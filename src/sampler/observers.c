@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * observers.c
- *	  Notifies other features once a second of the sampler's findings.
+ *	  Notifies other features of the sampler's findings: once a second, and at each tick
+ *	  of the LWLocks that processes wait for.
  *
  * They need the sessions' time by wait event as it passes, even if the entries of the
  * profile are evicted.  So that time is summed up here again, by event only.  All of it
@@ -12,6 +13,9 @@
  * up to a minute.  It has lost the time in between and is notified of the gap, because
  * the counters whose deltas it computes have moved on.  All observers get the same
  * notification if the sampler paused for long.
+ *
+ * Of LWLocks once a second would be too late.  A queue at a lock lasts for microseconds,
+ * and the lock of a tranche can be found only while its queue exists.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -31,8 +35,8 @@
 #include "base/server_counters.h"
 #include "base/timer.h"
 #include "base/units.h"
+#include "base/wait_events.h"
 #include "pgscale.h"
-#include "sampler/observers.h"
 #include "sampler/samples.h"
 
 #define OBSERVE_NS		NS_PER_S
@@ -80,6 +84,7 @@ static uint64 observations = 0;
 static int64 active_ns = 0;		/* since the last observation, as this */
 static int64 observed_ns = 0;
 static MemoryContext context = NULL;
+static PgscaleLwlockWaits lwlock_waits; /* of the present tick */
 
 static int
 count_modules(void)
@@ -91,17 +96,19 @@ count_modules(void)
 	return n;
 }
 
-void
-pgscale_sampler_observe_begin(void)
+static void
+observers_attach(void)
 {
-	int			nmodules = count_modules();
+	observers = MemoryContextAllocZero(TopMemoryContext, count_modules() * sizeof(Observer));
+	sums = wait_sums_create(TopMemoryContext, 256, NULL);
+	context = AllocSetContextCreate(TopMemoryContext, "pgscale observe", ALLOCSET_DEFAULT_SIZES);
+}
 
-	if (!sums)
-	{
-		observers = MemoryContextAllocZero(TopMemoryContext, nmodules * sizeof(Observer));
-		sums = wait_sums_create(TopMemoryContext, 256, NULL);
-		context = AllocSetContextCreate(TopMemoryContext, "pgscale observe", ALLOCSET_DEFAULT_SIZES);
-	}
+static void
+observers_start(int64 now)
+{
+	const int	nmodules = count_modules();
+
 	for (int i = 0; i < nmodules; i++)
 		observers[i].missed = true;
 	active_ns = observed_ns = 0;
@@ -139,13 +146,23 @@ remember_database(Oid database)
 	seen_in[last] = observations;
 }
 
-void
-pgscale_sampler_observe_sample(const PgscaleSamplerTickSample *sample)
+static void
+observers_add(PgscaleSamplerTickSample *sample, const PgscaleSamplerTick *tick)
 {
 	const PgscaleProc *proc = sample->proc;
+	const uint32 wait_event = sample->key.wait_event;
 	bool		found;
 	WaitSum    *sum;
 
+	if ((wait_event & PGSCALE_WAIT_CLASS) == PG_WAIT_LWLOCK)
+	{
+		const uint32 tranche = Min(wait_event & ~PGSCALE_WAIT_CLASS, PGSCALE_LWLOCK_TRANCHES - 1);
+
+		if (lwlock_waits.waiters[tranche]++ == 0)
+			lwlock_waits.tranches[lwlock_waits.ntranches++] = (uint8) tranche;
+	}
+	if (!proc->session)
+		return;
 	remember_database(proc->datid);
 	/* Blocking others is not work that advice could save. */
 	if (sample->idle || proc->in_transaction)
@@ -156,6 +173,18 @@ pgscale_sampler_observe_sample(const PgscaleSamplerTickSample *sample)
 	sum->ns += sample->ns;
 	if (proc->running && proc->leader_pid == 0)
 		active_ns += sample->ns;
+}
+
+static void
+observers_end(PgscaleSamplerTick *tick)
+{
+	lwlock_waits.ns = tick->ns;
+	for (int i = 0; pgscale_modules[i]; i++)
+		if (pgscale_modules[i]->lwlock_waits)
+			pgscale_modules[i]->lwlock_waits(&lwlock_waits);
+	for (int i = 0; i < lwlock_waits.ntranches; i++)
+		lwlock_waits.waiters[lwlock_waits.tranches[i]] = 0;
+	lwlock_waits.ntranches = 0;
 }
 
 static void
@@ -188,7 +217,7 @@ observers_clean_up(void)
 }
 
 static void
-observers_tell(const PgscaleModule *module, Observer *observer, PgscaleObservation observation)
+observers_notify(const PgscaleModule *module, Observer *observer, PgscaleObservation observation)
 {
 	observation.anew = observation.anew || observer->missed;
 	observer->missed = false;
@@ -201,7 +230,7 @@ observers_tell(const PgscaleModule *module, Observer *observer, PgscaleObservati
 	{
 		/*
 		 * Any error, which is logged: the sampler must go on.  The next
-		 * observation tells of the gap.
+		 * observation shows the gap.
 		 */
 		observers_clean_up();
 		observer->pause_ns = Min(Max(2 * observer->pause_ns, PAUSE_MIN_NS), PAUSE_MAX_NS);
@@ -211,18 +240,19 @@ observers_tell(const PgscaleModule *module, Observer *observer, PgscaleObservati
 	PG_END_TRY();
 }
 
-void
-pgscale_sampler_observe_tick(TimestampTz wall, int64 ns)
+/* Notifies the others when a second is over. */
+static void
+observers_after(const PgscaleSamplerTick *tick)
 {
 	PgscaleObservation observation;
 	MemoryContext old;
 	int64		now;
 
-	observed_ns += ns;
+	observed_ns += tick->ns;
 	if (observed_ns < OBSERVE_NS)
 		return;
 
-	observation.at = wall;
+	observation.at = tick->wall;
 	observation.ns = observed_ns;
 	observation.anew = observed_ns > OBSERVE_MAX_NS;
 	observation.active = (double) active_ns / observed_ns;
@@ -241,8 +271,16 @@ pgscale_sampler_observe_tick(TimestampTz wall, int64 ns)
 		if (observers[i].pause_ns > 0 && now < observers[i].resume_ns)
 			observers[i].missed = true;
 		else
-			observers_tell(pgscale_modules[i], &observers[i], observation);
+			observers_notify(pgscale_modules[i], &observers[i], observation);
 	}
 	MemoryContextSwitchTo(old);
 	MemoryContextReset(context);
 }
+
+const PgscaleSamplerConsumer pgscale_sampler_observers_consumer = {
+	.attach = observers_attach,
+	.start = observers_start,
+	.add = observers_add,
+	.end = observers_end,
+	.after = observers_after,
+};

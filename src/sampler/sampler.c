@@ -4,15 +4,10 @@
  *	  The wait-event sampler: a background worker that reads at every tick what each
  *	  process of the server waits for, and on whose behalf.
  *
- * A tick reads all processes' slots without a lock (samples.c).  It adds its samples to
- * the profile (profile.c), the ring of single samples (history.c), the timeline
- * (timeline.c) and the totals (wait_totals.c), and lock waits to the profile of
- * blockers (blocker_profile.c).  Once a second it keeps the texts of long statements
- * (statement_texts.c).  All of them are shared memory of fixed size, which only this
- * process writes and which others read without stopping it.  So the sampler costs the
- * server nothing but its own CPU time, and no process can block it.  Other features
- * are notified once a second (observers.c), and of LWLocks at each tick
- * (lwlock_waits.c).
+ * A tick reads all processes' slots without a lock (samples.c).  What counts its samples is
+ * the list of consumers below, each of which has shared memory of fixed size, which only
+ * this process writes and which others read without stopping it.  So the sampler costs the
+ * server nothing but its own CPU time, and no process can block it.
  *
  * Weights: ticks follow an absolute schedule, but a busy machine delays some and skips
  * others.  So each sample represents the time since the previous tick; samples are
@@ -28,38 +23,33 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
+#include "catalog/pg_type.h"
+#include "funcapi.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
+#include "port/pg_bitutils.h"
 #include "storage/condition_variable.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/timestamp.h"
 
 #include "base/pg_compat.h"
-#include "base/processes.h"
+#include "base/preload.h"
 #include "base/server_settings.h"
 #include "base/timer.h"
 #include "base/units.h"
 #include "base/worker.h"
-#include "sampler/lwlock_waits.h"
-#include "sampler/nested_queries.h"
-#include "sampler/observers.h"
 #include "sampler/past/history.h"
-#include "sampler/past/timeline.h"
-#include "sampler/profile/cpu_split.h"
 #include "sampler/profile/profile.h"
 #include "sampler/profile/session_labels.h"
-#include "sampler/profile/wait_totals.h"
-#include "sampler/roots/blocker_profile.h"
-#include "sampler/roots/long_waits.h"
 #include "sampler/sampler.h"
-#include "sampler/sampler_stats.h"
 #include "sampler/samples.h"
-#include "sampler/statement_texts.h"
-#include "sampler/worker_types.h"
 
-/* How long a reset may take, and how often to look whether it is done. */
+/* How long a reset may take, and how often to check whether it is done. */
 #define RESET_LIMIT_MS	5000
 #define RESET_CHECK_MS	100
 
@@ -69,13 +59,37 @@
 /* After that many failures in a row the kernel's counts are not available. */
 #define UNREADABLE		5
 
+/*
+ * What counts or keeps the samples.  The blockers of a sample are found before the history
+ * keeps it.  Time that is split moves in the profile and in the timeline, after the ends of
+ * their ticks; a reset ends what is being split before it empties the totals.  Labels are
+ * forgotten when nothing has their numbers any more.
+ */
+const PgscaleSamplerConsumer *const pgscale_sampler_consumers[] = {
+	&pgscale_sampler_samples_consumer,
+	&pgscale_sampler_types_consumer,
+	&pgscale_sampler_nested_consumer,
+	&pgscale_sampler_profile_consumer,
+	&pgscale_sampler_blockers_consumer,
+	&pgscale_sampler_history_consumer,
+	&pgscale_sampler_timeline_consumer,
+	&pgscale_sampler_texts_consumer,
+	&pgscale_sampler_cpu_consumer,
+	&pgscale_sampler_totals_consumer,
+	&pgscale_sampler_labels_consumer,
+	&pgscale_sampler_observers_consumer,
+	NULL
+};
+
 /* Settings. */
 static bool sampler_enabled = true;
 static int	sampler_period = 10;
-static int	sampler_profile_size = 5000;
-static int	sampler_history_size = 40000;
-static int	sampler_history_period = 1000;
-static bool sampler_nested = false;
+PgscaleSamplerSettings pgscale_sampler_settings = {
+	.profile_size = 5000,
+	.history_size = 40000,
+	.history_period_ms = 1000,
+	.nested = false
+};
 
 /* How other backends reach the sampler. */
 typedef struct SamplerControl
@@ -96,6 +110,8 @@ static int64 cpu_base;			/* added to the process' CPU time in stats */
 
 PGDLLEXPORT void pgscale_sampler_main(Datum arg);
 
+PG_FUNCTION_INFO_V1(pgscale_sampler_stats);
+
 static void
 sampler_define_gucs(void)
 {
@@ -112,22 +128,22 @@ sampler_define_gucs(void)
 	DefineCustomIntVariable("pgscale.sampler_profile_size",
 							"Number of entries of the wait profile.",
 							"Beyond it, the smallest ones are evicted to one row a wait event.",
-							&sampler_profile_size, 5000, 100, PGSCALE_PROFILE_MAX,
+							&pgscale_sampler_settings.profile_size, 5000, 100, PGSCALE_PROFILE_MAX,
 							PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("pgscale.sampler_history_size",
 							"Number of single samples that are kept.",
 							NULL,
-							&sampler_history_size, 40000, 0, 10000000,
+							&pgscale_sampler_settings.history_size, 40000, 0, 10000000,
 							PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("pgscale.sampler_history_period",
 							"Time between two single samples that are kept.",
 							"Below pgscale.sampler_period every sample is.",
-							&sampler_history_period, 1000, 1, PGSCALE_SAMPLER_HISTORY_PERIOD_MAX,
+							&pgscale_sampler_settings.history_period_ms, 1000, 1, PGSCALE_SAMPLER_HISTORY_PERIOD_MAX,
 							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 	DefineCustomBoolVariable("pgscale.sampler_nested",
 							 "Counts waits for the nested statement instead of the top-level one.",
 							 NULL,
-							 &sampler_nested, false,
+							 &pgscale_sampler_settings.nested, false,
 							 PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	pgscale_sampler_labels_define_guc();
 	DefineCustomIntVariable("pgscale.sampler_debug_period",
@@ -140,20 +156,11 @@ sampler_define_gucs(void)
 static void
 sampler_shmem_request(void)
 {
-	Size		size = 0;
+	Size		size = add_size(sizeof(SamplerControl), sizeof(PgscaleSamplerStats));
 
-	size = add_size(size, sizeof(SamplerControl));
-	size = add_size(size, pgscale_sampler_stats_size());
-	size = add_size(size, pgscale_sampler_profile_size(sampler_profile_size));
-	size = add_size(size, pgscale_sampler_history_size(sampler_history_size));
-	size = add_size(size, pgscale_sampler_timeline_size());
-	size = add_size(size, pgscale_sampler_totals_size());
-	size = add_size(size, pgscale_sampler_types_size());
-	size = add_size(size, pgscale_sampler_labels_size());
-	size = add_size(size, pgscale_sampler_blockers_size());
-	size = add_size(size, pgscale_sampler_texts_size());
-	if (sampler_nested)
-		size = add_size(size, pgscale_sampler_nested_size());
+	for (int i = 0; pgscale_sampler_consumers[i]; i++)
+		if (pgscale_sampler_consumers[i]->size)
+			size = add_size(size, pgscale_sampler_consumers[i]->size());
 	RequestAddinShmemSpace(size);
 }
 
@@ -172,29 +179,33 @@ save_at_shutdown(int code, Datum arg)
 static void
 sampler_shmem_startup(void)
 {
+	bool		attached;
 	bool		found;
 
-	control = ShmemInitStruct("pgscale sampler", sizeof(SamplerControl), &found);
-	if (!found)
+	control = ShmemInitStruct("pgscale sampler", sizeof(SamplerControl), &attached);
+	if (!attached)
 	{
 		control->latch = NULL;
 		pg_atomic_init_u64(&control->resets_requested, 0);
 		pg_atomic_init_u64(&control->resets_done, 0);
 		ConditionVariableInit(&control->reset_done);
 	}
-	stats = pgscale_sampler_stats_startup();
-	pgscale_sampler_profile_startup(sampler_profile_size);
-	pgscale_sampler_history_startup(sampler_history_size);
-	pgscale_sampler_timeline_startup();
-	pgscale_sampler_totals_startup();
-	pgscale_sampler_types_startup();
-	pgscale_sampler_labels_startup();
-	pgscale_sampler_blockers_startup();
-	pgscale_sampler_texts_startup();
-	if (sampler_nested)
-		pgscale_sampler_nested_startup();
+	stats = ShmemInitStruct("pgscale sampler stats", sizeof(*stats), &found);
+	if (!found)
+	{
+		memset(stats, 0, sizeof(*stats));
+		pgscale_change_init(&stats->changes);
+	}
+	for (int i = 0; pgscale_sampler_consumers[i]; i++)
+	{
+		const PgscaleSamplerConsumer *consumer = pgscale_sampler_consumers[i];
+		const Size	size = consumer->size ? consumer->size() : 0;
 
-	if (!found && !IsUnderPostmaster)
+		if (size > 0)
+			consumer->startup(ShmemInitStruct(consumer->name, size, &found), found);
+	}
+
+	if (!attached && !IsUnderPostmaster)
 	{
 		pgscale_sampler_load();
 		pgscale_sampler_history_load();
@@ -208,56 +219,76 @@ sampler_register_workers(void)
 	/* Else compute_query_id = auto would leave all waits without a query. */
 	EnableQueryId();
 
-	if (sampler_nested)
+	if (pgscale_sampler_settings.nested)
 		pgscale_sampler_nested_install();
 	pgscale_worker_register("pgscale sampler", "pgscale_sampler_main", 0);
+}
+
+/* Counts a tick, and the CPU time of the process, for which once a second is enough: it needs a system call. */
+static void
+count_tick(const PgscaleSamplerTick *tick, uint64 missed)
+{
+	static int64 cpu_counted = 0;
+	const int64 late_ns = Max(tick->now - tick->due, 0);
+	const int64 late_us = late_ns / NS_PER_US;
+	const int	class = late_us == 0 ? 0 : pg_leftmost_one_pos64(late_us) + 1;
+	const int64 spent_ns = pgscale_timer_clock() - tick->now;
+
+	pgscale_change_begin_write(&stats->changes);
+	stats->ticks++;
+	stats->missed += missed;
+	stats->lateness[Min(class, PGSCALE_LATENESS_CLASSES - 1)]++;
+	stats->lateness_ns += late_ns;
+	stats->lateness_max_ns = Max(stats->lateness_max_ns, late_ns);
+	stats->observed_ns += tick->ns;
+	stats->active_ns += tick->nactive * tick->ns + tick->found_idle_ns + tick->found_in_transaction_ns;
+	stats->in_transaction_ns += tick->nin_transaction * tick->ns - tick->found_in_transaction_ns;
+	stats->tick_ns += spent_ns;
+	stats->tick_max_ns = Max(stats->tick_max_ns, spent_ns);
+	if (stats->connections_since == 0)
+		stats->connections_since = tick->wall;
+	stats->connections_peak = Max(stats->connections_peak, tick->nconnections);
+	pgscale_change_end_write(&stats->changes);
+
+	if (tick->now - cpu_counted >= NS_PER_S)
+	{
+		cpu_counted = tick->now;
+		stats->cpu_ns = cpu_base + pgscale_timer_cpu_time();
+	}
 }
 
 static void
 sampler_tick(int64 due, int64 missed)
 {
-	int64		now = pgscale_timer_clock();
-	int64		ns = now - last_tick;
-	TimestampTz wall = GetCurrentTimestamp();
-	PgscaleSamplerTick tick = {.now = now,.ns = ns};
-	PgscaleSamplerFound found;
+	PgscaleSamplerTick tick = {.due = due,.now = pgscale_timer_clock(),.stats = stats};
 
-	last_tick = now;
-
-	pgscale_sampler_profile_begin();
-	pgscale_sampler_history_begin(wall, due, now, sampler_history_period * NS_PER_MS, pgscale_sampler_samples_most());
-	pgscale_sampler_timeline_begin(wall, ns);
-	pgscale_sampler_blockers_begin(wall);
-	pgscale_sampler_texts_begin(now, wall);
+	tick.wall = GetCurrentTimestamp();
+	tick.ns = tick.now - last_tick;
+	last_tick = tick.now;
 	pgscale_sampler_samples_take(&tick);
-	pgscale_sampler_texts_end();
-	pgscale_sampler_blockers_end();
-	pgscale_sampler_timeline_end(tick.nconnections);
-	pgscale_sampler_history_end();
-	pgscale_sampler_profile_end();
-	pgscale_sampler_lwlock_tell(ns);
-	pgscale_sampler_cpu_settle(now, ns, &found);
-
-	stats->last_tick_ns = now;
-	pgscale_sampler_stats_tick(now - due, missed, ns, pgscale_timer_clock() - now,
-							   tick.nactive * ns + found.idle_ns + found.in_transaction_ns,
-							   tick.nin_transaction * ns - found.in_transaction_ns);
-	pgscale_sampler_stats_connections(wall, tick.nconnections);
-	pgscale_sampler_observe_tick(wall, ns);
-	if (pgscale_sampler_long_waits_look(now, wall))
-		stats->blocker_looks++;
+	stats->last_tick_ns = tick.now;
+	count_tick(&tick, missed);
+	for (int i = 0; pgscale_sampler_consumers[i]; i++)
+		if (pgscale_sampler_consumers[i]->after)
+			pgscale_sampler_consumers[i]->after(&tick);
 }
 
-/* Once a second is enough for a figure that needs a system call. */
+/* The time before now was not observed, and is not to be counted. */
 static void
-account_cpu(void)
+sampler_start(int64 now)
 {
-	static int64 accounted = 0;
+	last_tick = now;
+	for (int i = 0; pgscale_sampler_consumers[i]; i++)
+		if (pgscale_sampler_consumers[i]->start)
+			pgscale_sampler_consumers[i]->start(now);
+}
 
-	if (last_tick - accounted < NS_PER_S)
-		return;
-	accounted = last_tick;
-	stats->cpu_ns = cpu_base + pgscale_timer_cpu_time();
+static void
+sampler_stop(void)
+{
+	for (int i = 0; pgscale_sampler_consumers[i]; i++)
+		if (pgscale_sampler_consumers[i]->stop)
+			pgscale_sampler_consumers[i]->stop();
 }
 
 static void
@@ -266,24 +297,18 @@ sampler_apply_settings(void)
 	int64		period = sampler_enabled ? sampler_period * NS_PER_MS : 0;
 
 	/* What is known of their time on CPU may be forgotten below. */
-	pgscale_sampler_samples_forget_quiet();
-	if (pgscale_sampler_labels_apply())
-		pgscale_sampler_samples_relabel();
+	pgscale_sampler_samples_forget(pgscale_sampler_labels_apply());
 
 	if (period == stats->period_ns)
 		return;
 
-	/* Time that was not observed is not to be counted. */
 	if (stats->period_ns == 0)
 	{
-		last_tick = pgscale_timer_clock();
+		sampler_start(pgscale_timer_clock());
 		stats->on_since_ns = stats->last_tick_ns = last_tick;
-		pgscale_sampler_history_start(last_tick);
-		pgscale_sampler_cpu_forget();
-		pgscale_sampler_observe_begin();
 	}
 	else if (period == 0)
-		pgscale_sampler_cpu_forget();
+		sampler_stop();
 	pgscale_timer_set(&timer, period);
 	stats->period_ns = period;
 }
@@ -296,20 +321,15 @@ serve_resets(void)
 	if (requested == pg_atomic_read_u64(&control->resets_done))
 		return;
 
-	pgscale_sampler_labels_begin_reset();
-	pgscale_sampler_profile_reset();
-	pgscale_sampler_history_reset();
-	pgscale_sampler_labels_end_reset();
-	pgscale_sampler_samples_reset();
-	pgscale_sampler_cpu_forget();
-	pgscale_sampler_totals_reset();
-	pgscale_sampler_timeline_reset();
-	pgscale_sampler_long_waits_reset();
-	pgscale_sampler_texts_reset();
-	pgscale_sampler_stats_reset();
-	cpu_base = -pgscale_timer_cpu_time();
 	last_tick = pgscale_timer_clock();
-	pgscale_sampler_history_start(last_tick);
+	for (int i = 0; pgscale_sampler_consumers[i]; i++)
+		if (pgscale_sampler_consumers[i]->reset)
+			pgscale_sampler_consumers[i]->reset(last_tick);
+	pgscale_change_begin_write(&stats->changes);
+	memset((char *) stats + offsetof(PgscaleSamplerStats, ticks), 0,
+		   sizeof(*stats) - offsetof(PgscaleSamplerStats, ticks));
+	pgscale_change_end_write(&stats->changes);
+	cpu_base = -pgscale_timer_cpu_time();
 
 	pg_atomic_write_u64(&control->resets_done, requested);
 	ConditionVariableBroadcast(&control->reset_done);
@@ -318,7 +338,7 @@ serve_resets(void)
 static void
 sampler_detach(int code, Datum arg)
 {
-	pgscale_sampler_cpu_forget();
+	sampler_stop();
 	control->latch = NULL;
 	stats->pid = 0;
 	stats->period_ns = 0;
@@ -330,16 +350,10 @@ pgscale_sampler_main(Datum arg)
 {
 	pgscale_worker_start("PgscaleSamplerMain");
 
-	pgscale_sampler_samples_attach(stats);
 	cpu_base = stats->cpu_ns - pgscale_timer_cpu_time();
-
-	pgscale_sampler_profile_attach_writer();
-	pgscale_sampler_labels_attach();
-	pgscale_sampler_history_attach();
-	pgscale_sampler_long_waits_attach();
-	pgscale_sampler_blockers_attach();
-	pgscale_sampler_texts_attach();
-	pgscale_sampler_cpu_attach(pgscale_procs_count(), pgscale_procs_count() / PGSCALE_SAMPLER_FREE_SLOTS + 2, stats);
+	for (int i = 0; pgscale_sampler_consumers[i]; i++)
+		if (pgscale_sampler_consumers[i]->attach)
+			pgscale_sampler_consumers[i]->attach();
 	before_shmem_exit(sampler_detach, (Datum) 0);
 	stats->starts++;
 	stats->period_ns = 0;
@@ -359,10 +373,7 @@ pgscale_sampler_main(Datum arg)
 		pgscale_workers_start(reloaded);
 		serve_resets();
 		if (expired > 0 && stats->period_ns > 0)
-		{
 			sampler_tick(due, expired - 1);
-			account_cpu();
-		}
 	}
 }
 
@@ -391,6 +402,92 @@ sampler_reset(void)
 		ConditionVariableTimedSleep(&control->reset_done, RESET_CHECK_MS, PG_WAIT_EXTENSION);
 	}
 	ConditionVariableCancelSleep();
+}
+
+void
+pgscale_sampler_stats_copy(PgscaleSamplerStats *copy)
+{
+	pgscale_change_copy(&stats->changes, copy, stats, sizeof(*copy));
+}
+
+/*
+ * The lateness in microseconds below which a fraction of all ticks was, taken as
+ * evenly spread within its class.
+ */
+static double
+lateness_quantile(const PgscaleSamplerStats *s, double fraction)
+{
+	double		wanted = s->ticks * fraction;
+	double		seen = 0;
+
+	for (int i = 0; i < PGSCALE_LATENESS_CLASSES; i++)
+	{
+		double		low = i == 0 ? 0 : (double) (INT64CONST(1) << (i - 1));
+		double		high = (double) (INT64CONST(1) << i);
+
+		if (s->lateness[i] > 0 && seen + s->lateness[i] >= wanted)
+			return Min(low + (high - low) * (wanted - seen) / s->lateness[i],
+					   s->lateness_max_ns / 1e3);
+		seen += s->lateness[i];
+	}
+	return s->lateness_max_ns / 1e3;
+}
+
+/* pgscale_internal.sampler_stats(): one row. */
+Datum
+pgscale_sampler_stats(PG_FUNCTION_ARGS)
+{
+	TupleDesc	desc;
+	PgscaleSamplerStats s;
+	PgscaleSamplerProfileTotals totals;
+	Datum		values[25] = {0};
+	bool		nulls[25] = {0};
+	Datum		classes[PGSCALE_LATENESS_CLASSES];
+	int			i = 0;
+
+	pgscale_preload_require();
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+
+	pgscale_sampler_stats_copy(&s);
+	pgscale_sampler_profile_totals(&totals);
+	for (int c = 0; c < PGSCALE_LATENESS_CLASSES; c++)
+		classes[c] = Int64GetDatum((int64) s.lateness[c]);
+
+	nulls[i] = (s.pid == 0);
+	values[i++] = Int32GetDatum(s.pid);
+	values[i++] = Int64GetDatum((int64) s.starts);
+	nulls[i] = (s.period_ns == 0);
+	values[i++] = Float8GetDatum(s.period_ns / 1e6);
+	values[i++] = Int64GetDatum((int64) s.ticks);
+	values[i++] = Int64GetDatum((int64) s.missed);
+	nulls[i] = nulls[i + 1] = nulls[i + 2] = nulls[i + 3] = (s.ticks == 0);
+	values[i++] = Float8GetDatum(s.ticks ? s.lateness_ns / 1e3 / s.ticks : 0);
+	values[i++] = Float8GetDatum(lateness_quantile(&s, 0.5));
+	values[i++] = Float8GetDatum(lateness_quantile(&s, 0.99));
+	values[i++] = Float8GetDatum(s.lateness_max_ns / 1e3);
+	values[i++] = PointerGetDatum(construct_array(classes, PGSCALE_LATENESS_CLASSES,
+												  INT8OID, sizeof(int64),
+												  FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+	values[i++] = Float8GetDatum(s.observed_ns / 1e6);
+	values[i++] = Float8GetDatum(s.active_ns / 1e6);
+	values[i++] = Float8GetDatum(s.in_transaction_ns / 1e6);
+	nulls[i] = nulls[i + 1] = (s.ticks == 0);
+	values[i++] = Float8GetDatum(s.ticks ? s.tick_ns / 1e3 / s.ticks : 0);
+	values[i++] = Float8GetDatum(s.tick_max_ns / 1e3);
+	values[i++] = Float8GetDatum(s.cpu_ns / 1e6);
+	nulls[i] = (s.observed_ns == 0);
+	values[i++] = Float8GetDatum(s.observed_ns ? (double) s.cpu_ns / s.observed_ns : 0);
+	values[i++] = Int64GetDatum((int64) totals.samples);
+	values[i++] = Float8GetDatum(totals.ns / 1e6);
+	values[i++] = Int32GetDatum(totals.used);
+	values[i++] = Int64GetDatum((int64) totals.evictions);
+	values[i++] = Int64GetDatum((int64) s.retries);
+	values[i++] = Int64GetDatum((int64) s.readings);
+	values[i++] = Int64GetDatum((int64) s.blocker_looks);
+	values[i++] = TimestampTzGetDatum(totals.reset_at);
+
+	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
 }
 
 static void

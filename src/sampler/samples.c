@@ -31,19 +31,9 @@
 #include "base/pg_compat.h"
 #include "base/processes.h"
 #include "base/wait_events.h"
-#include "sampler/lwlock_waits.h"
-#include "sampler/nested_queries.h"
-#include "sampler/observers.h"
-#include "sampler/past/history.h"
-#include "sampler/past/timeline.h"
-#include "sampler/profile/cpu_split.h"
 #include "sampler/profile/profile.h"
 #include "sampler/profile/session_labels.h"
-#include "sampler/profile/wait_totals.h"
-#include "sampler/roots/long_waits.h"
-#include "sampler/sampler_stats.h"
 #include "sampler/samples.h"
-#include "sampler/statement_texts.h"
 #include "sampler/worker_types.h"
 
 /* How many different waits of one statement are parked. */
@@ -94,10 +84,12 @@ static int *live_slots = NULL;	/* where a process was seen, nlive of them */
 static int	nlive = 0;
 static bool *is_live = NULL;
 static int	nconnections = 0;	/* of live_slots, those of max_connections */
-static int	free_hand = 0;		/* the next slot to look for a new process in */
+static int	free_hand = 0;		/* the next slot where a new process may be */
 static uint64 tick_number = 0;	/* of the present one */
 static uint64 ticked_ns = 0;	/* that those before it stand for */
-static PgscaleSamplerStats *stats = NULL;
+
+/* The consumers' functions to call for each sample, NULL-terminated. */
+static void (**adders) (PgscaleSamplerTickSample *sample, const PgscaleSamplerTick *tick) = NULL;
 
 /*
  * Counts a sample of a statement without an identifier, to be moved when it
@@ -212,35 +204,16 @@ key_of_slot(int slot, SlotState *state, bool changed, PgscaleSamplerWaitKey *key
 
 /* Hands a sample, which the profile has, to all others that count it. */
 static void
-pass_on_sample(const PgscaleSamplerTickSample *sample, PgscaleSamplerTick *tick)
+pass_on_sample(PgscaleSamplerTickSample *sample, PgscaleSamplerTick *tick)
 {
-	const uint32 wait_event = sample->key.wait_event;
-
-	pgscale_sampler_lwlock_add(wait_event);
-	if (!sample->idle)
-	{
-		const PgscaleSamplerBlocked *blocked = NULL;
-
-		if ((wait_event & PGSCALE_WAIT_CLASS) == PG_WAIT_LOCK)
-			blocked = pgscale_sampler_long_waits_add(sample, tick->now);
-		pgscale_sampler_history_add(sample, blocked);
-	}
-	if (sample->proc->has_cpu)
-		pgscale_sampler_cpu_add(sample);
-	else
-		pgscale_sampler_totals_add(sample->key.kind, wait_event, sample->ns);
-	if (!sample->proc->session)
+	for (int i = 0; adders[i]; i++)
+		adders[i] (sample, tick);
+	if (!sample->proc->session || sample->idle)
 		return;
-	if (!sample->idle)
-	{
-		pgscale_sampler_timeline_add(wait_event);
-		pgscale_sampler_texts_add(sample);
-		if (wait_event == PGSCALE_WAIT_IDLE_IN_TRANSACTION)
-			tick->nin_transaction++;
-		else
-			tick->nactive++;
-	}
-	pgscale_sampler_observe_sample(sample);
+	if (sample->key.wait_event == PGSCALE_WAIT_IDLE_IN_TRANSACTION)
+		tick->nin_transaction++;
+	else
+		tick->nactive++;
 }
 
 /* As long as an idle process does nothing, the next ticks only count it again. */
@@ -268,7 +241,7 @@ sample_slot(int slot, PgscaleSamplerTick *tick)
 	PgscaleSamplerTickSample sample = {.slot = slot,.proc = proc,.samples = 1,.ns = tick->ns};
 	bool		changed;
 
-	if (!pgscale_procs_read(slot, proc, &changed, &stats->retries))
+	if (!pgscale_procs_read(slot, proc, &changed, &tick->stats->retries))
 	{
 		state->nparked = 0;
 		pgscale_sampler_cpu_leave(slot);
@@ -303,14 +276,14 @@ is_quiet(const QuietSlot *quiet, uint32 generation)
 
 /* A process does not idle any more, or its entry may be another one. */
 static void
-end_quiet(int slot, uint32 generation)
+end_quiet(int slot, uint32 generation, const PgscaleSamplerTick *tick)
 {
 	QuietSlot  *quiet = &quiet_slots[slot];
 	const PgscaleProc *proc = &slot_states[slot].proc;
 
 	if (quiet->entry >= 0 && quiet->generation == generation && proc->has_cpu && quiet->since_tick < tick_number)
 	{
-		const PgscaleSamplerTickSample quiet_ones = {
+		PgscaleSamplerTickSample quiet_ones = {
 			.slot = slot,
 			.proc = proc,
 			.key = {.kind = proc->kind,.wait_event = proc->wait_event},
@@ -320,16 +293,24 @@ end_quiet(int slot, uint32 generation)
 			.ns = ticked_ns - quiet->since_ns
 		};
 
-		pgscale_sampler_cpu_add(&quiet_ones);
+		pgscale_sampler_cpu_add(&quiet_ones, tick);
 	}
 	quiet->entry = -1;
 }
 
 void
-pgscale_sampler_samples_forget_quiet(void)
+pgscale_sampler_samples_forget(bool relabel)
 {
 	for (int slot = 0; slot < pgscale_procs_count(); slot++)
+	{
 		quiet_slots[slot].entry = -1;
+		if (relabel)
+		{
+			/* so that all of it is read again */
+			slot_states[slot].proc.changecount = 0;
+			slot_states[slot].label.number = 0;
+		}
+	}
 }
 
 static void
@@ -370,7 +351,7 @@ sample_live_slots(PgscaleSamplerTick *tick)
 			i++;
 			continue;
 		}
-		end_quiet(slot, generation);
+		end_quiet(slot, generation, tick);
 		if (sample_slot(slot, tick))
 			i++;
 		else
@@ -385,7 +366,7 @@ sample_live_slots(PgscaleSamplerTick *tick)
 		pgscale_sampler_profile_add_again(entry, nquiet, tick->ns);
 }
 
-/* Looks for processes in slots that had none, at their first sample. */
+/* Finds processes in slots that had none, at their first sample. */
 static void
 sample_new_slots(PgscaleSamplerTick *tick)
 {
@@ -411,50 +392,53 @@ sample_new_slots(PgscaleSamplerTick *tick)
 void
 pgscale_sampler_samples_take(PgscaleSamplerTick *tick)
 {
+	tick->max_samples = Min(pgscale_procs_count(), nlive + PGSCALE_SAMPLER_FREE_SLOTS);
 	tick_number++;
+	for (int i = 0; pgscale_sampler_consumers[i]; i++)
+		if (pgscale_sampler_consumers[i]->begin)
+			pgscale_sampler_consumers[i]->begin(tick);
 	sample_live_slots(tick);
 	sample_new_slots(tick);
 	ticked_ns += tick->ns;
 	tick->nconnections = nconnections;
+	for (int i = 0; pgscale_sampler_consumers[i]; i++)
+		if (pgscale_sampler_consumers[i]->end)
+			pgscale_sampler_consumers[i]->end(tick);
 }
 
-int
-pgscale_sampler_samples_most(void)
-{
-	return Min(pgscale_procs_count(), nlive + PGSCALE_SAMPLER_FREE_SLOTS);
-}
-
-void
-pgscale_sampler_samples_attach(PgscaleSamplerStats *shared)
+static void
+samples_attach(void)
 {
 	const int	nslots = pgscale_procs_count();
+	int			n = 0;
 
-	stats = shared;
 	slot_states = MemoryContextAllocZero(TopMemoryContext, nslots * sizeof(SlotState));
 	for (int slot = 0; slot < nslots; slot++)
 		slot_states[slot].hints[0] = slot_states[slot].hints[1] = -1;
 	quiet_slots = MemoryContextAllocZero(TopMemoryContext, nslots * sizeof(QuietSlot));
-	pgscale_sampler_samples_forget_quiet();
+	pgscale_sampler_samples_forget(false);
 	live_slots = MemoryContextAllocZero(TopMemoryContext, nslots * sizeof(int));
 	is_live = MemoryContextAllocZero(TopMemoryContext, nslots * sizeof(bool));
+
+	for (int i = 0; pgscale_sampler_consumers[i]; i++)
+		n++;
+	adders = MemoryContextAllocZero(TopMemoryContext, (n + 1) * sizeof(*adders));
+	n = 0;
+	for (int i = 0; pgscale_sampler_consumers[i]; i++)
+		if (pgscale_sampler_consumers[i]->add)
+			adders[n++] = pgscale_sampler_consumers[i]->add;
 }
 
-void
-pgscale_sampler_samples_relabel(void)
-{
-	for (int slot = 0; slot < pgscale_procs_count(); slot++)
-	{
-		/* so that all of it is read again */
-		slot_states[slot].proc.changecount = 0;
-		slot_states[slot].label.number = 0;
-	}
-	pgscale_sampler_samples_forget_quiet();
-}
-
-void
-pgscale_sampler_samples_reset(void)
+/* The profile is empty: all is read again. */
+static void
+samples_reset(int64 now)
 {
 	for (int slot = 0; slot < pgscale_procs_count(); slot++)
 		slot_states[slot].nparked = 0;
-	pgscale_sampler_samples_relabel();
+	pgscale_sampler_samples_forget(true);
 }
+
+const PgscaleSamplerConsumer pgscale_sampler_samples_consumer = {
+	.attach = samples_attach,
+	.reset = samples_reset,
+};

@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * samples.h
- *	  A tick of the sampler: the sample of each process, and the interface to what
- *	  counts it.
+ *	  A tick of the sampler, the sample of each process, and what counts them.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -13,23 +12,37 @@
 
 #include "postgres.h"
 
-#include "base/processes.h"
-#include "sampler/profile/profile.h"
-#include "sampler/sampler_stats.h"
+#include "datatype/timestamp.h"
 
-/* How many slots without a process to look at in a tick: 0.1 ms. */
+#include "base/processes.h"
+#include "sampler/blocker_profile.h"
+#include "sampler/profile/profile.h"
+#include "sampler/sampler.h"
+
+/* How many slots without a process to visit in a tick: 0.1 ms. */
 #define PGSCALE_SAMPLER_FREE_SLOTS	10000
 
 typedef struct PgscaleSamplerTick
 {
-	int64		now;			/* when it began, on the monotonic clock */
+	int64		due;			/* when it should have begun, and when it did, */
+	int64		now;			/* on the monotonic clock */
+	TimestampTz wall;
 	int64		ns;				/* the time that it stands for */
+	int			max_samples;	/* it has no more */
+	PgscaleSamplerStats *stats;
 
 	/* sessions that it found active, or idle in a transaction */
 	int			nactive;
 	int			nin_transaction;
 
 	int			nconnections;	/* slots of max_connections in use at its end */
+
+	/*
+	 * Time of earlier ticks, too, that was sampled as idle, outside of a
+	 * transaction or in one, and was spent on CPU.
+	 */
+	int64		found_idle_ns;
+	int64		found_in_transaction_ns;
 } PgscaleSamplerTick;
 
 /* What a tick has found of a process: made once, for all that count it. */
@@ -42,12 +55,60 @@ typedef struct PgscaleSamplerTickSample
 	bool		idle;
 	uint64		samples;		/* 1; or how many ticks found the same */
 	int64		ns;				/* the time that they stand for */
+	const PgscaleSamplerBlocked *blocked;	/* of a long lock wait, if it is
+											 * known; or NULL */
 } PgscaleSamplerTickSample;
 
-/* In the sampler, before the first tick; torn reads are counted in stats. */
-extern void pgscale_sampler_samples_attach(PgscaleSamplerStats *stats);
+/*
+ * What counts the samples, or keeps what belongs to them.  Any member may be NULL.  The
+ * functions of all consumers are called in the order of the list in sampler.c.
+ */
+typedef struct PgscaleSamplerConsumer
+{
+	/* its area of shared memory; without it if the size is 0 */
+	const char *name;
+	Size		(*size) (void);
+	void		(*startup) (void *area, bool found);
 
-/* Samples all processes, within a change of the profile and of the others. */
+	/*
+	 * In the sampler's process: before the first tick; when it is switched
+	 * on, or was started; when it is switched off, or ends; between two
+	 * ticks: counts from now on.
+	 */
+	void		(*attach) (void);
+	void		(*start) (int64 now);
+	void		(*stop) (void);
+	void		(*reset) (int64 now);
+
+	/*
+	 * A tick.  add is called for each sample between begin and end, except
+	 * those of processes that idle as in the tick before: as of these,
+	 * nothing need be shown again. after may take longer, and is no part of
+	 * the time that ticks take.
+	 */
+	void		(*begin) (const PgscaleSamplerTick *tick);
+	void		(*add) (PgscaleSamplerTickSample *sample, const PgscaleSamplerTick *tick);
+	void		(*end) (PgscaleSamplerTick *tick);
+	void		(*after) (const PgscaleSamplerTick *tick);
+} PgscaleSamplerConsumer;
+
+extern const PgscaleSamplerConsumer pgscale_sampler_samples_consumer;
+extern const PgscaleSamplerConsumer pgscale_sampler_types_consumer;
+extern const PgscaleSamplerConsumer pgscale_sampler_labels_consumer;
+extern const PgscaleSamplerConsumer pgscale_sampler_nested_consumer;
+extern const PgscaleSamplerConsumer pgscale_sampler_profile_consumer;
+extern const PgscaleSamplerConsumer pgscale_sampler_blockers_consumer;
+extern const PgscaleSamplerConsumer pgscale_sampler_history_consumer;
+extern const PgscaleSamplerConsumer pgscale_sampler_timeline_consumer;
+extern const PgscaleSamplerConsumer pgscale_sampler_texts_consumer;
+extern const PgscaleSamplerConsumer pgscale_sampler_cpu_consumer;
+extern const PgscaleSamplerConsumer pgscale_sampler_totals_consumer;
+extern const PgscaleSamplerConsumer pgscale_sampler_observers_consumer;
+
+/* All of them, NULL-terminated. */
+extern const PgscaleSamplerConsumer *const pgscale_sampler_consumers[];
+
+/* A tick: samples all processes, from the consumers' begin to their end. */
 extern void pgscale_sampler_samples_take(PgscaleSamplerTick *tick);
 
 /*
@@ -56,16 +117,25 @@ extern void pgscale_sampler_samples_take(PgscaleSamplerTick *tick);
  */
 extern bool pgscale_sampler_samples_parked(int slot);
 
-/* How many samples the next tick has at most. */
-extern int	pgscale_sampler_samples_most(void);
+/*
+ * Between two ticks: what was seen of idle processes may not hold in the next one; and, if
+ * relabel, whom a session counts for may be another one, though it does nothing.
+ */
+extern void pgscale_sampler_samples_forget(bool relabel);
 
-/* Between two ticks: what was seen of idle processes may not hold in the next one. */
-extern void pgscale_sampler_samples_forget_quiet(void);
+/*
+ * cpu_split.c: samples that were counted in an entry of the profile; those that were
+ * counted in one are in another from now on, or -1; and no process is in the slot, within
+ * a change of the profile.
+ */
+extern void pgscale_sampler_cpu_add(PgscaleSamplerTickSample *sample, const PgscaleSamplerTick *tick);
+extern void pgscale_sampler_cpu_moved(int slot, int from, uint64 born, int to, uint64 samples, uint64 ns);
+extern void pgscale_sampler_cpu_leave(int slot);
 
-/* Between two ticks: whom a session counts for may be another one, though it does nothing. */
-extern void pgscale_sampler_samples_relabel(void);
+/* nested_queries.c: in the postmaster, installs the hooks. */
+extern void pgscale_sampler_nested_install(void);
 
-/* After a reset of the profile: all is read again. */
-extern void pgscale_sampler_samples_reset(void);
+/* The identifier of a nested statement, or 0 outside of one, or without hooks. */
+extern int64 pgscale_sampler_nested_queryid(int slot, const PgscaleProc *proc);
 
 #endif							/* PGSCALE_SAMPLER_SAMPLES_H */

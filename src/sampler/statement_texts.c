@@ -9,9 +9,9 @@
  * of fixed size, by query identifier and role; and of statements without an
  * identifier by the text itself.
  *
- * Once a second a tick collects the sessions whose statement has run for a second, and they are
- * looked at when it has ended.  If the statement is known, only its times change.  Otherwise its text is
- * read, at most NEW_TEXTS a look, so that a look costs at most NEW_TEXTS kilobytes, and a comparison
+ * Once a second a tick collects the sessions whose statement has run for a second, which are
+ * handled at its end.  If the statement is known, only its times change.  Otherwise its text is
+ * read, at most NEW_TEXTS a second, so that it costs at most NEW_TEXTS kilobytes, and a comparison
  * with each key for each of these sessions.  Sessions beyond have their turn a second later.
  *
  * A statement has no identifier before it is analyzed, which may wait for a lock.  So a statement without one
@@ -29,7 +29,7 @@
  * found by a period.
  *
  * Locking: only the sampler writes.  It changes a copy of its own, which it copies to shared memory within one
- * change (base/change_count.h) a look; readers copy all of it.  It raises no error.  A restart of
+ * change (base/change_count.h); readers copy all of it.  It raises no error.  A restart of
  * the server empties it.
  *
  * Portions Copyright (c) 2026, pgscale contributors
@@ -45,7 +45,6 @@
 #include "funcapi.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
-#include "storage/shmem.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
@@ -61,13 +60,12 @@
 #include "base/units.h"
 #include "base/wait_events.h"
 #include "sampler/samples.h"
-#include "sampler/statement_texts.h"
 
 #define TEXTS			64
 
-/* A statement that runs for so long is looked at, so often, and so many new ones at a time. */
+/* A statement that runs for so long is kept.  So often they are read, and so many new ones at a time. */
 #define LONG_US			USECS_PER_SEC
-#define TEXTS_LOOK_NS	NS_PER_S
+#define TEXTS_READ_NS	NS_PER_S
 #define NEW_TEXTS		8
 
 /* A text that was not seen for so long makes room for any other. */
@@ -126,27 +124,25 @@ static StatementTexts *texts = NULL;
 /* The sampler's own. */
 static LongStatements *own = NULL;
 static HashedStatement *hashed = NULL;	/* by slot */
-static LongSession *sessions = NULL;	/* of this look */
+static LongSession *sessions = NULL;	/* of this tick */
 static int	nsessions = 0;
-static int64 last_look = 0;
-static bool looking = false;
-static TimestampTz look_at;
-static int	new_left;			/* texts to read in this look */
+static int64 last_read = 0;
+static bool reading = false;	/* in the present tick, or at its end */
+static TimestampTz read_at;
+static int	new_left;			/* texts to read at its end */
 static int	victim;				/* whose place the next new one takes */
 static int64 floor_us;			/* which must have run for longer than this */
 
-Size
-pgscale_sampler_texts_size(void)
+static Size
+texts_size(void)
 {
 	return sizeof(StatementTexts);
 }
 
-void
-pgscale_sampler_texts_startup(void)
+static void
+texts_startup(void *area, bool found)
 {
-	bool		found;
-
-	texts = ShmemInitStruct("pgscale sampler texts", sizeof(StatementTexts), &found);
+	texts = area;
 	if (found)
 		return;
 	memset(texts, 0, sizeof(*texts));
@@ -161,8 +157,8 @@ publish_texts(void)
 	pgscale_change_end_write(&texts->changes);
 }
 
-void
-pgscale_sampler_texts_attach(void)
+static void
+texts_attach(void)
 {
 	hashed = MemoryContextAllocZero(TopMemoryContext, pgscale_procs_count() * sizeof(HashedStatement));
 	sessions = MemoryContextAlloc(TopMemoryContext, pgscale_procs_count() * sizeof(LongSession));
@@ -171,8 +167,8 @@ pgscale_sampler_texts_attach(void)
 	memcpy(own, &texts->kept, sizeof(*own));
 }
 
-void
-pgscale_sampler_texts_reset(void)
+static void
+texts_reset(int64 now)
 {
 	own->used = 0;
 	publish_texts();
@@ -196,7 +192,7 @@ choose_victim(void)
 		if (own->statements[i].longest_us < own->statements[shortest].longest_us)
 			shortest = i;
 	}
-	if (look_at - own->statements[oldest].last_seen > OLD_US)
+	if (read_at - own->statements[oldest].last_seen > OLD_US)
 		victim = oldest;
 	else
 	{
@@ -205,24 +201,24 @@ choose_victim(void)
 	}
 }
 
-void
-pgscale_sampler_texts_begin(int64 now, TimestampTz wall)
+static void
+texts_begin(const PgscaleSamplerTick *tick)
 {
-	if (now - last_look < TEXTS_LOOK_NS)
+	if (tick->now - last_read < TEXTS_READ_NS)
 		return;
-	last_look = now;
-	looking = true;
-	look_at = wall;
+	last_read = tick->now;
+	reading = true;
+	read_at = tick->wall;
 	nsessions = 0;
 }
 
-void
-pgscale_sampler_texts_add(const PgscaleSamplerTickSample *sample)
+static void
+texts_add(PgscaleSamplerTickSample *sample, const PgscaleSamplerTick *tick)
 {
 	const PgscaleProc *proc = sample->proc;
 	LongSession *session;
 
-	if (!looking || !proc->running || proc->kind != (PgscaleProcKind) B_BACKEND || look_at - proc->activity_start < LONG_US)
+	if (!reading || sample->idle || !proc->running || proc->kind != (PgscaleProcKind) B_BACKEND || read_at - proc->activity_start < LONG_US)
 		return;
 	session = &sessions[nsessions++];
 	session->slot = sample->slot;
@@ -231,7 +227,7 @@ pgscale_sampler_texts_add(const PgscaleSamplerTickSample *sample)
 	session->awaits_lock = (proc->wait_event & PGSCALE_WAIT_CLASS) == PG_WAIT_LOCK;
 	session->queryid = proc->queryid;
 	session->activity_start = proc->activity_start;
-	session->ran_us = look_at - proc->activity_start;
+	session->ran_us = read_at - proc->activity_start;
 }
 
 static LongStatement *
@@ -257,12 +253,12 @@ hash_of_query(const char *query)
 static void
 see_statement(LongStatement *statement, int64 ran_us)
 {
-	statement->last_us = statement->last_seen == look_at ? Max(statement->last_us, ran_us) : ran_us;
-	statement->last_seen = look_at;
+	statement->last_us = statement->last_seen == read_at ? Max(statement->last_us, ran_us) : ran_us;
+	statement->last_seen = read_at;
 	if (ran_us < statement->longest_us)
 		return;
 	statement->longest_us = ran_us;
-	statement->longest_seen = look_at;
+	statement->longest_seen = read_at;
 }
 
 /*
@@ -334,19 +330,19 @@ add_statement(const LongSession *session)
 		statement->hash = hash;
 		statement->userid = read.userid;
 		statement->datid = read.datid;
-		statement->first_seen = look_at;
+		statement->first_seen = read_at;
 		strlcpy(own->queries[victim], read.query, sizeof(own->queries[victim]));
 	}
 	see_statement(statement, session->ran_us);
 	choose_victim();
 }
 
-void
-pgscale_sampler_texts_end(void)
+static void
+texts_end(PgscaleSamplerTick *tick)
 {
-	if (!looking)
+	if (!reading)
 		return;
-	looking = false;
+	reading = false;
 	if (nsessions == 0)
 		return;
 
@@ -373,6 +369,17 @@ pgscale_sampler_texts_end(void)
 	}
 	publish_texts();
 }
+
+const PgscaleSamplerConsumer pgscale_sampler_texts_consumer = {
+	.name = "pgscale sampler texts",
+	.size = texts_size,
+	.startup = texts_startup,
+	.attach = texts_attach,
+	.reset = texts_reset,
+	.begin = texts_begin,
+	.add = texts_add,
+	.end = texts_end,
+};
 
 /* The encoding of a database; of one that was dropped, any. */
 static int

@@ -24,9 +24,9 @@
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "storage/lwlock.h"
-#include "storage/shmem.h"
 
 #include "base/pg_compat.h"
+#include "sampler/samples.h"
 #include "sampler/worker_types.h"
 
 typedef struct Types
@@ -40,21 +40,18 @@ static Types *types = NULL;
 StaticAssertDecl(BACKEND_NUM_TYPES <= PGSCALE_PROC_FIRST_TYPE,
 				 "the server's kinds of process must not reach pgscale's");
 
-Size
-pgscale_sampler_types_size(void)
+static Size
+worker_types_size(void)
 {
 	return sizeof(Types);
 }
 
-void
-pgscale_sampler_types_startup(void)
+static void
+worker_types_startup(void *area, bool found)
 {
-	bool		found;
-
-	types = ShmemInitStruct("pgscale sampler types", pgscale_sampler_types_size(), &found);
+	types = area;
 	if (found)
 		return;
-
 	memset(types, 0, sizeof(*types));
 	pg_atomic_init_u32(&types->used, 0);
 }
@@ -114,3 +111,9 @@ pgscale_sampler_types(const PgscaleSamplerTypeName * *names)
 	*names = types->names;
 	return (int) used;
 }
+
+const PgscaleSamplerConsumer pgscale_sampler_types_consumer = {
+	.name = "pgscale sampler types",
+	.size = worker_types_size,
+	.startup = worker_types_startup,
+};

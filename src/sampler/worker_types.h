@@ -18,9 +18,6 @@
 
 typedef char PgscaleSamplerTypeName[BGW_MAXLEN];
 
-extern Size pgscale_sampler_types_size(void);
-extern void pgscale_sampler_types_startup(void);
-
 /*
  * The kind of the background workers of a type.  In the sampler, or before there
  * is one.  The server's own kind for all of them, if there are too many types.

@@ -31,7 +31,6 @@
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
-#include "storage/shmem.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
@@ -42,13 +41,12 @@
 #include "base/ring.h"
 #include "base/units.h"
 #include "base/wait_events.h"
+#include "sampler/blocker_profile.h"
 #include "sampler/past/history.h"
-#include "sampler/roots/blocker_profile.h"
-#include "sampler/roots/long_waits.h"
 #include "sampler/samples.h"
 #include "sampler/worker_types.h"
 
-/* How far two looks may be apart by the wall clock, beyond the time that the second one stands for. */
+/* How far two stored ticks may be apart by the wall clock, beyond the time that the second one stands for. */
 #define SPAN_SLACK_US	(250 * 1000)
 
 /* Copied at a time; small enough for the stack. */
@@ -67,39 +65,35 @@ typedef struct History
 
 static History *history = NULL;
 
-/* The sampler's own, on the monotonic clock. */
-static int64 last_look;
-static int64 next_look;
-static TimestampTz last_at;		/* the same by the wall clock, or DT_NOBEGIN */
+/* The sampler's own: ticks whose samples are stored, on the monotonic clock. */
+static int64 last_stored;
+static int64 next_stored;
+static TimestampTz last_at;		/* of the last one by the wall clock, or
+								 * DT_NOBEGIN */
 
 /* Of the present tick; most ticks find only idle processes and write nothing here. */
-static bool looking;
-static TimestampTz look_at;
-static uint32 look_us;			/* the time that it stands for */
-static int	look_max_samples;
+static bool storing;
+static uint32 stored_us;		/* the time that it stands for */
 static bool writing;
 static uint64 next;
 
 PG_FUNCTION_INFO_V1(pgscale_wait_history);
 
-Size
-pgscale_sampler_history_size(int capacity)
+static Size
+history_size(void)
 {
 	return add_size(offsetof(History, samples),
-					mul_size(capacity, sizeof(PgscaleSamplerSample)));
+					mul_size(pgscale_sampler_settings.history_size, sizeof(PgscaleSamplerSample)));
 }
 
-void
-pgscale_sampler_history_startup(int capacity)
+static void
+history_startup(void *area, bool found)
 {
-	bool		found;
-
-	history = ShmemInitStruct("pgscale sampler history",
-							  pgscale_sampler_history_size(capacity), &found);
+	history = area;
 	if (found)
 		return;
 
-	history->capacity = capacity;
+	history->capacity = pgscale_sampler_settings.history_size;
 	pgscale_change_init(&history->resets);
 	pg_atomic_init_u64(&history->first, 0);
 	pgscale_ring_init(&history->ring);
@@ -108,66 +102,65 @@ pgscale_sampler_history_startup(int capacity)
 	history->spans.n = 0;
 }
 
-void
-pgscale_sampler_history_start(int64 now)
+static void
+history_start(int64 now)
 {
-	last_look = now;
+	last_stored = now;
 	/* The first tick is one in any case: it may have been due before now. */
-	next_look = PG_INT64_MIN;
+	next_stored = PG_INT64_MIN;
 	last_at = DT_NOBEGIN;
 }
 
-void
-pgscale_sampler_history_begin(TimestampTz wall, int64 due, int64 now, int64 period_ns, int max_samples)
+static void
+history_begin(const PgscaleSamplerTick *tick)
 {
-	int64		ns = now - last_look;
+	const int64 period_ns = pgscale_sampler_settings.history_period_ms * NS_PER_MS;
+	const int64 ns = tick->now - last_stored;
 
 	/* A longer one may have been set before. */
-	next_look = Min(next_look, due + period_ns);
-	looking = history->capacity > 0 && due >= next_look;
-	if (!looking)
+	next_stored = Min(next_stored, tick->due + period_ns);
+	storing = history->capacity > 0 && tick->due >= next_stored;
+	if (!storing)
 		return;
-	next_look += period_ns;
-	if (next_look <= due)
-		next_look = due + period_ns;
-	last_look = now;
+	next_stored += period_ns;
+	if (next_stored <= tick->due)
+		next_stored = tick->due + period_ns;
+	last_stored = tick->now;
 
-	look_us = Max(ns / NS_PER_US, 1);
+	stored_us = Max(ns / NS_PER_US, 1);
 	if (ns > PGSCALE_SAMPLER_LATE * Max(period_ns, NS_PER_S))
-		look_us = period_ns / NS_PER_US;
+		stored_us = period_ns / NS_PER_US;
 
 	/*
-	 * The clocks are read one after the other: no time is in two looks unless
-	 * one was set.
+	 * The clocks are read one after the other: no time is in two stored ticks
+	 * unless one was set.
 	 */
-	else if (last_at < wall && last_at > wall - look_us - SPAN_SLACK_US && last_at < wall - look_us + SPAN_SLACK_US)
-		look_us = wall - last_at;
-	look_at = last_at = wall;
-	look_max_samples = max_samples;
+	else if (last_at < tick->wall && last_at > tick->wall - stored_us - SPAN_SLACK_US &&
+			 last_at < tick->wall - stored_us + SPAN_SLACK_US)
+		stored_us = tick->wall - last_at;
+	last_at = tick->wall;
 	writing = false;
 }
 
-void
-pgscale_sampler_history_add(const PgscaleSamplerTickSample *seen, const PgscaleSamplerBlocked *blocked)
+static void
+history_add(PgscaleSamplerTickSample *seen, const PgscaleSamplerTick *tick)
 {
 	static const PgscaleSamplerBlocked unknown = {PGSCALE_SAMPLER_NO_PID, PGSCALE_SAMPLER_NO_PID};
+	const PgscaleSamplerBlocked *blocked = seen->blocked ? seen->blocked : &unknown;
 	PgscaleSamplerSample *sample;
 
-	if (!looking)
+	if (!storing || seen->idle)
 		return;
-	if (blocked == NULL)
-		blocked = &unknown;
-
 	if (!writing)
 	{
 		writing = true;
-		next = pgscale_ring_begin_write(&history->ring, look_max_samples);
+		next = pgscale_ring_begin_write(&history->ring, tick->max_samples);
 	}
 
 	/* Readers know of no more that may be overwritten. */
 	Assert(next < pg_atomic_read_u64(&history->ring.reserved));
 	sample = &history->samples[next++ % history->capacity];
-	sample->sampled_at = look_at;
+	sample->sampled_at = tick->wall;
 	sample->queryid = seen->key.queryid;
 	sample->pid = seen->proc->pid;
 	sample->datid = seen->key.datid;
@@ -176,42 +169,42 @@ pgscale_sampler_history_add(const PgscaleSamplerTickSample *seen, const PgscaleS
 	sample->blocker_pid = blocked->blocker;
 	sample->root_pid = blocked->root;
 	sample->root = blocked->entry;
-	sample->period_us = look_us;
+	sample->period_us = stored_us;
 	sample->label = seen->key.label;
 	sample->kind = seen->key.kind;
 	sample->state = seen->proc->state;
 }
 
-/* Makes the last span longer by this look, or begins one with it. */
+/* Makes the last span longer by this tick, or begins one with it. */
 static void
 extend_spans(uint64 first, uint64 end)
 {
 	PgscaleSamplerSpans *spans = &history->spans;
-	const TimestampTz begin = look_at - look_us;
+	const TimestampTz begin = last_at - stored_us;
 	PgscaleSamplerSpan *last = spans->n > 0 ? &spans->spans[spans->n - 1] : NULL;
 
 	(void) pgscale_change_begin_write(&history->changes);
-	if (last && begin <= last->end + SPAN_SLACK_US && begin >= last->end - SPAN_SLACK_US && look_at >= last->begin)
-		last->end = look_at;
+	if (last && begin <= last->end + SPAN_SLACK_US && begin >= last->end - SPAN_SLACK_US && last_at >= last->begin)
+		last->end = last_at;
 	else
 	{
 		if (spans->n == PGSCALE_SAMPLER_SPANS)
 			memmove(&spans->spans[0], &spans->spans[1], sizeof(PgscaleSamplerSpan) * --spans->n);
 		last = &spans->spans[spans->n++];
 		last->begin = begin;
-		last->end = look_at;
+		last->end = last_at;
 		last->first = first;
 	}
 	spans->end = end;
 	pgscale_change_end_write(&history->changes);
 }
 
-void
-pgscale_sampler_history_end(void)
+static void
+history_end(PgscaleSamplerTick *tick)
 {
 	uint64		first;
 
-	if (!looking)
+	if (!storing)
 		return;
 	first = pg_atomic_read_u64(&history->ring.written);
 	if (writing)
@@ -223,8 +216,8 @@ pgscale_sampler_history_end(void)
  * What a writer that died had begun to write lies in the places of the oldest samples:
  * they are gone.
  */
-void
-pgscale_sampler_history_attach(void)
+static void
+history_attach(void)
 {
 	const uint64 oldest = pgscale_ring_oldest(&history->ring, history->capacity);
 
@@ -236,8 +229,8 @@ pgscale_sampler_history_attach(void)
 	pgscale_change_end_write(&history->changes);
 }
 
-void
-pgscale_sampler_history_reset(void)
+static void
+history_reset(int64 now)
 {
 	(void) pgscale_change_begin_write(&history->resets);
 	pg_atomic_write_u64(&history->first, pg_atomic_read_u64(&history->ring.written));
@@ -245,7 +238,20 @@ pgscale_sampler_history_reset(void)
 	history->spans.n = 0;
 	pgscale_change_end_write(&history->changes);
 	pgscale_change_end_write(&history->resets);
+	history_start(now);
 }
+
+const PgscaleSamplerConsumer pgscale_sampler_history_consumer = {
+	.name = "pgscale sampler history",
+	.size = history_size,
+	.startup = history_startup,
+	.attach = history_attach,
+	.start = history_start,
+	.reset = history_reset,
+	.begin = history_begin,
+	.add = history_add,
+	.end = history_end,
+};
 
 uint64
 pgscale_sampler_history_begin_read(void)
@@ -302,18 +308,18 @@ visit_first(uint64 number, const PgscaleSamplerSample *sample, void *arg)
 		*at = sample->sampled_at;
 }
 
-/* Counts the samples at the beginning that are of one look. */
-typedef struct SameLook
+/* Counts the samples at the beginning that are of one tick. */
+typedef struct SameTick
 {
 	TimestampTz at;
 	uint64		n;
 	bool		over;
-} SameLook;
+} SameTick;
 
 static void
-visit_same_look(uint64 number, const PgscaleSamplerSample *sample, void *arg)
+visit_same_tick(uint64 number, const PgscaleSamplerSample *sample, void *arg)
 {
-	SameLook   *same = arg;
+	SameTick   *same = arg;
 
 	if (sample->sampled_at == same->at && !same->over)
 		same->n++;
@@ -361,7 +367,7 @@ spans_of_newest(uint64 most, PgscaleSamplerSpans *spans, uint64 *first)
 	if (oldest > spans->spans[0].first)
 	{
 		TimestampTz at = DT_NOBEGIN;
-		SameLook	same = {0};
+		SameTick	same = {0};
 
 		(void) pgscale_sampler_history_visit(oldest, Min(oldest + 1, spans->end), visit_first, &at);
 		if (at == DT_NOBEGIN)
@@ -372,7 +378,7 @@ spans_of_newest(uint64 most, PgscaleSamplerSpans *spans, uint64 *first)
 			return;
 		}
 		same.at = at;
-		(void) pgscale_sampler_history_visit(oldest, Min(oldest + pgscale_procs_count(), spans->end), visit_same_look, &same);
+		(void) pgscale_sampler_history_visit(oldest, Min(oldest + pgscale_procs_count(), spans->end), visit_same_tick, &same);
 		*first = oldest + same.n;
 		spans->spans[0].begin = Max(spans->spans[0].begin, at);
 		spans->spans[0].end = Max(spans->spans[0].begin, spans->spans[0].end);

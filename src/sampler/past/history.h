@@ -16,14 +16,12 @@
 #include "datatype/timestamp.h"
 
 #include "base/processes.h"
-#include "sampler/roots/blocker_profile.h"
-#include "sampler/roots/long_waits.h"
-#include "sampler/samples.h"
+#include "sampler/blocker_profile.h"
 
 /* A pid that is not known; 0 is a prepared transaction. */
 #define PGSCALE_SAMPLER_NO_PID	(-1)
 
-/* What a look saw of one process. */
+/* What a stored tick saw of one process. */
 typedef struct PgscaleSamplerSample
 {
 	TimestampTz sampled_at;
@@ -33,9 +31,9 @@ typedef struct PgscaleSamplerSample
 	Oid			userid;
 	uint32		wait_event;
 	int			blocker_pid;	/* or PGSCALE_SAMPLER_NO_PID */
-	int			root_pid;		/* likewise */
+	int			root_pid;		/* or that */
 	uint32		period_us;		/* the time that it stands for, which ends
-								 * with the look */
+								 * with the tick */
 	uint16		label;			/* see session_labels.c */
 	PgscaleProcKind kind;
 	uint8		state;
@@ -65,24 +63,8 @@ typedef struct PgscaleSamplerSpans
 #define PGSCALE_SAMPLER_LATE	3
 #define PGSCALE_SAMPLER_HISTORY_PERIOD_MAX	(60 * 1000)
 
-/* Shared memory, for samples as the setting has it. */
-extern Size pgscale_sampler_history_size(int capacity);
-extern void pgscale_sampler_history_startup(int capacity);
-
 /*
- * The writer's side: one process only.  Start sets the time of the first tick.  The
- * samples of a tick are between begin, which returns whether this tick is stored, and
- * end; max_samples is the upper bound of their number.
- */
-extern void pgscale_sampler_history_attach(void);
-extern void pgscale_sampler_history_start(int64 now);
-extern void pgscale_sampler_history_begin(TimestampTz wall, int64 due, int64 now, int64 period_ns, int max_samples);
-extern void pgscale_sampler_history_add(const PgscaleSamplerTickSample *seen, const PgscaleSamplerBlocked *blocked);
-extern void pgscale_sampler_history_end(void);
-extern void pgscale_sampler_history_reset(void);
-
-/*
- * The readers' side.  What is read between begin_read and unchanged is of one piece if
+ * In any process.  What is read between begin_read and unchanged is of one piece if
  * unchanged says so; else there was a reset meanwhile, and it is to be read again.
  */
 extern uint64 pgscale_sampler_history_begin_read(void);

@@ -15,7 +15,35 @@
 #include "datatype/timestamp.h"
 #include "fmgr.h"
 
-#include "sampler/past/timeline.h"
+/* timeline.c: average active sessions second by second, by wait class */
+
+/* A second has the time of each class, of each event on CPU, and of being idle in a transaction: so many places. */
+#define PGSCALE_TIMELINE_PLACES	19
+
+/* The number of a minute, counted from 2000, among the minutes of one reading: an hour, and as long as it takes, have fewer. */
+#define PGSCALE_TIMELINE_MINUTES	64
+
+static inline uint8
+pgscale_sampler_timeline_minute(int64 minute)
+{
+	return (uint64) minute % PGSCALE_TIMELINE_MINUTES;
+}
+
+/* The place of a wait event; and what there is in a place: an event, or the number of a class. */
+extern uint32 pgscale_sampler_timeline_place(uint32 wait_event);
+extern uint32 pgscale_sampler_timeline_event(uint32 place);
+
+/*
+ * In any process: the most connections at a tick of the seconds since then, of the last hour
+ * at most; -1 if none of them was observed.
+ */
+extern int	pgscale_sampler_timeline_connections(TimestampTz since);
+
+/* After the end of a tick: time of the last second that only now is known to be one. */
+extern void pgscale_sampler_timeline_add_late(uint32 wait_event, uint64 ns);
+
+/* After the end of a tick: time of its second that was shown as this wait, and was spent as this event on CPU. */
+extern void pgscale_sampler_timeline_to_cpu(uint32 wait_event, uint32 cpu_event, uint64 ns);
 
 typedef struct PgscaleSamplerPastRange
 {
@@ -176,7 +204,7 @@ extern TimestampTz pgscale_sampler_past_archive_begin(void);
 extern void pgscale_sampler_past_read_timeline(const PgscaleSamplerPastRange *ranges, int nranges, PgscaleSamplerPast *past);
 
 /*
- * What it has of these ranges: time by minute and place (timeline.h), as if all of each
+ * What it has of these ranges: time by minute and place, as if all of each
  * second had been observed, and which times it knows, in order; allocated in the current
  * memory context.
  */

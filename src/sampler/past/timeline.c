@@ -9,7 +9,7 @@
  * idle in a transaction, and the most connections at a tick.  Divided by the observed
  * time, the former is the average number of active sessions.  activity() reads it
  * (past/activity.c), the sums of the history are made to agree with it (past_memory.c),
- * and connections.c reads the latter.
+ * and current.c reads the latter.
  *
  * A second is at its Unix time modulo the ring's size, and is cleared when its place is
  * used again.  Only the sampler writes; each second has a change count for the readers.
@@ -21,7 +21,6 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
-#include "storage/shmem.h"
 #include "utils/timestamp.h"
 
 #include "base/change_count.h"
@@ -30,7 +29,7 @@
 #include "base/wait_events.h"
 #include "sampler/past/history.h"
 #include "sampler/past/past.h"
-#include "sampler/past/timeline.h"
+#include "sampler/samples.h"
 
 /*
  * A wait event's class is its number's uppermost byte; the server's go from 0
@@ -61,23 +60,19 @@ static TimestampTz tick_at;
 static uint64 tick_ns;
 static uint64 tick_class_ns[NCLASSES];
 
-Size
-pgscale_sampler_timeline_size(void)
+static Size
+timeline_size(void)
 {
 	return mul_size(TIMELINE_SECONDS, sizeof(Second));
 }
 
-void
-pgscale_sampler_timeline_startup(void)
+static void
+timeline_startup(void *area, bool found)
 {
-	bool		found;
-
-	timeline = ShmemInitStruct("pgscale sampler timeline",
-							   pgscale_sampler_timeline_size(), &found);
+	timeline = area;
 	if (found)
 		return;
-
-	memset(timeline, 0, pgscale_sampler_timeline_size());
+	memset(timeline, 0, timeline_size());
 	for (int i = 0; i < TIMELINE_SECONDS; i++)
 		pgscale_change_init(&timeline[i].changes);
 }
@@ -123,28 +118,29 @@ pgscale_sampler_timeline_event(uint32 place)
 	return place < ON_CPU ? place << CLASS_SHIFT : place - ON_CPU + PGSCALE_WAIT_RUNNING;
 }
 
-void
-pgscale_sampler_timeline_begin(TimestampTz now, uint64 ns)
+static void
+timeline_begin(const PgscaleSamplerTick *tick)
 {
-	tick_at = now;
+	tick_at = tick->wall;
 
 	/*
 	 * As in the history, a tick that is later than that stands for a second,
 	 * and what was before is a gap.
 	 */
-	tick_ns = ns <= PGSCALE_SAMPLER_LATE * NS_PER_S ? ns : NS_PER_S;
+	tick_ns = tick->ns <= PGSCALE_SAMPLER_LATE * NS_PER_S ? tick->ns : NS_PER_S;
 	memset(tick_class_ns, 0, sizeof(tick_class_ns));
 }
 
-void
-pgscale_sampler_timeline_add(uint32 wait_event)
+static void
+timeline_add(PgscaleSamplerTickSample *sample, const PgscaleSamplerTick *tick)
 {
-	tick_class_ns[pgscale_sampler_timeline_place(wait_event)] += tick_ns;
+	if (sample->proc->session && !sample->idle)
+		tick_class_ns[pgscale_sampler_timeline_place(sample->key.wait_event)] += tick_ns;
 }
 
 /* A tick's time ends with it, and may have begun in the second before; after a stall, some seconds before. */
-void
-pgscale_sampler_timeline_end(int connections)
+static void
+timeline_end(PgscaleSamplerTick *tick)
 {
 	const int64 tick_us = Max(tick_ns / NS_PER_US, 1);
 	const TimestampTz begin = tick_at - tick_us;
@@ -166,7 +162,7 @@ pgscale_sampler_timeline_end(int connections)
 		for (int class = 0; class < NCLASSES; class++)
 			s->class_ns[class] += (uint64) (tick_class_ns[class] * part);
 		if (second == last)
-			s->connections = Max(s->connections, connections);
+			s->connections = Max(s->connections, tick->nconnections);
 		pgscale_change_end_write(&s->changes);
 	}
 }
@@ -215,8 +211,8 @@ pgscale_sampler_timeline_to_cpu(uint32 wait_event, uint32 cpu_event, uint64 ns)
 	(void) timeline_move(second, class, to, ns);
 }
 
-void
-pgscale_sampler_timeline_reset(void)
+static void
+timeline_reset(int64 now)
 {
 	for (int i = 0; i < TIMELINE_SECONDS; i++)
 	{
@@ -225,6 +221,16 @@ pgscale_sampler_timeline_reset(void)
 		pgscale_change_end_write(&timeline[i].changes);
 	}
 }
+
+const PgscaleSamplerConsumer pgscale_sampler_timeline_consumer = {
+	.name = "pgscale sampler timeline",
+	.size = timeline_size,
+	.startup = timeline_startup,
+	.reset = timeline_reset,
+	.begin = timeline_begin,
+	.add = timeline_add,
+	.end = timeline_end,
+};
 
 /* Returns false if nothing of that second was observed, or it is too long ago. */
 static bool

@@ -63,11 +63,8 @@
 #include "base/timer.h"
 #include "base/units.h"
 #include "base/wait_events.h"
-#include "sampler/past/timeline.h"
-#include "sampler/profile/cpu_split.h"
+#include "sampler/past/past.h"
 #include "sampler/profile/profile.h"
-#include "sampler/profile/wait_totals.h"
-#include "sampler/sampler_stats.h"
 #include "sampler/samples.h"
 
 /* Time between two readings of a session. */
@@ -133,19 +130,22 @@ static int *busy = NULL;		/* accounts with parts, nbusy of them */
 static int	nbusy = 0;
 static int	all_seen_after;		/* ticks */
 static int	ticks_left;			/* until all that is counted is split */
-static PgscaleSamplerFound found_active;
-static PgscaleSamplerStats *stats = NULL;
 
-void
-pgscale_sampler_cpu_attach(int nslots, int after_ticks, PgscaleSamplerStats *shared)
+/* Of the present tick: see PgscaleSamplerTick. */
+static int64 found_idle_ns;
+static int64 found_in_transaction_ns;
+
+
+static void
+cpu_attach(void)
 {
-	stats = shared;
-	naccounts = nslots;
-	all_seen_after = after_ticks;
+	naccounts = pgscale_procs_count();
+	/* after that many ticks, a new process has just started */
+	all_seen_after = naccounts / PGSCALE_SAMPLER_FREE_SLOTS + 2;
 	ticks_left = all_seen_after + 1;
-	accounts = MemoryContextAllocExtended(TopMemoryContext, nslots * sizeof(CpuAccount), MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
-	busy = MemoryContextAllocZero(TopMemoryContext, nslots * sizeof(int));
-	for (int slot = 0; slot < nslots; slot++)
+	accounts = MemoryContextAllocExtended(TopMemoryContext, naccounts * sizeof(CpuAccount), MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+	busy = MemoryContextAllocZero(TopMemoryContext, naccounts * sizeof(int));
+	for (int slot = 0; slot < naccounts; slot++)
 		accounts[slot].fd = -1;
 }
 
@@ -168,8 +168,9 @@ cpu_close(CpuAccount *account)
 	account->fd = -1;
 }
 
-void
-pgscale_sampler_cpu_forget(void)
+/* What was counted before is not split any more: after a reset, or a pause. */
+static void
+cpu_stop(void)
 {
 	ticks_left = all_seen_after + 1;
 	for (int slot = 0; slot < naccounts; slot++)
@@ -184,9 +185,15 @@ pgscale_sampler_cpu_forget(void)
 	}
 }
 
+static void
+cpu_start(int64 now)
+{
+	cpu_stop();
+}
+
 /* How the kernel's counts have changed since the last reading; false if unknown. */
 static bool
-cpu_read(CpuAccount *account, PgscaleKernelSchedule *change)
+cpu_read(CpuAccount *account, PgscaleSamplerStats *stats, PgscaleKernelSchedule *change)
 {
 	PgscaleKernelSchedule counts;
 	int			fd = account->fd;
@@ -292,13 +299,13 @@ cpu_move(Part *part, uint32 wait_event, double fraction)
 		return;
 	if (part->wait_event == WAIT_EVENT_CLIENT_READ)
 	{
-		found_active.idle_ns += ns;
+		found_idle_ns += ns;
 		pgscale_sampler_timeline_add_late(wait_event, ns);
 	}
 	else
 		pgscale_sampler_timeline_to_cpu(part->wait_event, wait_event, ns);
 	if (part->wait_event == PGSCALE_WAIT_IDLE_IN_TRANSACTION)
-		found_active.in_transaction_ns += ns;
+		found_in_transaction_ns += ns;
 }
 
 /* Moves fractions of the part as it was: each is of what the former have left. */
@@ -445,10 +452,12 @@ cpu_add_part(CpuAccount *account, int entry, PgscaleProcKind kind, uint32 wait_e
 }
 
 void
-pgscale_sampler_cpu_add(const PgscaleSamplerTickSample *sample)
+pgscale_sampler_cpu_add(PgscaleSamplerTickSample *sample, const PgscaleSamplerTick *tick)
 {
 	CpuAccount *account = &accounts[sample->slot];
 
+	if (!sample->proc->has_cpu)
+		return;
 	if (account->pid != sample->proc->pid)
 		cpu_arrive(sample->slot, sample->proc->pid);
 	cpu_add_part(account, sample->entry, sample->key.kind, sample->key.wait_event, sample->samples, sample->ns);
@@ -495,7 +504,7 @@ cpu_is_due(int slot, int64 now)
 
 /* Splits at most that many due accounts; returns their number. */
 static int
-cpu_settle_some(int64 now, int most)
+cpu_settle_some(PgscaleSamplerTick *tick, int most)
 {
 	static int	hand = 0;
 	PgscaleKernelSchedule changes[MAX_READINGS];
@@ -512,7 +521,7 @@ cpu_settle_some(int64 now, int most)
 			hand = 0;
 		slot = busy[hand];
 		account = &accounts[slot];
-		if (!cpu_is_due(slot, now))
+		if (!cpu_is_due(slot, tick->now))
 		{
 			hand++;
 			continue;
@@ -521,9 +530,9 @@ cpu_settle_some(int64 now, int most)
 		account->listed = false;
 		if (account->nparts == 0 || account->pid == 0)
 			continue;
-		account->settled_at = now;
+		account->settled_at = tick->now;
 		nread++;
-		if (cpu_read(account, &changes[ndue]))
+		if (cpu_read(account, tick->stats, &changes[ndue]))
 			due[ndue++] = slot;
 		else
 			cpu_end_parts(account);
@@ -538,18 +547,29 @@ cpu_settle_some(int64 now, int most)
 	return nread;
 }
 
-void
-pgscale_sampler_cpu_settle(int64 now, int64 ns, PgscaleSamplerFound *found)
+/* Outside of a change of the profile. */
+static void
+cpu_end(PgscaleSamplerTick *tick)
 {
-	int64		left = Max(MAX_READINGS, (int64) ((double) nbusy * ns / SETTLE_NS * SPARE_READINGS));
+	int64		left = Max(MAX_READINGS, (int64) ((double) nbusy * tick->ns / SETTLE_NS * SPARE_READINGS));
 	int			nread;
 
 	ticks_left = Max(ticks_left - 1, 0);
-	memset(&found_active, 0, sizeof(found_active));
+	found_idle_ns = found_in_transaction_ns = 0;
 	do
 	{
-		nread = cpu_settle_some(now, Min(left, MAX_READINGS));
+		nread = cpu_settle_some(tick, Min(left, MAX_READINGS));
 		left -= nread;
 	} while (nread == MAX_READINGS && left > 0);
-	*found = found_active;
+	tick->found_idle_ns = found_idle_ns;
+	tick->found_in_transaction_ns = found_in_transaction_ns;
 }
+
+const PgscaleSamplerConsumer pgscale_sampler_cpu_consumer = {
+	.attach = cpu_attach,
+	.start = cpu_start,
+	.stop = cpu_stop,
+	.reset = cpu_start,
+	.add = pgscale_sampler_cpu_add,
+	.end = cpu_end,
+};

@@ -35,7 +35,6 @@
 #include "common/hashfn.h"
 #include "funcapi.h"
 #include "miscadmin.h"
-#include "storage/shmem.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
@@ -48,6 +47,7 @@
 #include "base/wait_events.h"
 #include "sampler/profile/profile.h"
 #include "sampler/profile/session_labels.h"
+#include "sampler/samples.h"
 #include "sampler/worker_types.h"
 
 /* Entries whose changes readers see together. */
@@ -118,27 +118,24 @@ chunks_for(int capacity)
 	return (capacity + MAX_OTHERS + CHUNK_ENTRIES - 1) / CHUNK_ENTRIES;
 }
 
-Size
-pgscale_sampler_profile_size(int capacity)
+static Size
+profile_size(void)
 {
 	return add_size(offsetof(Profile, chunks),
-					mul_size(chunks_for(capacity), sizeof(Chunk)));
+					mul_size(chunks_for(pgscale_sampler_settings.profile_size), sizeof(Chunk)));
 }
 
-void
-pgscale_sampler_profile_startup(int capacity)
+static void
+profile_startup(void *area, bool found)
 {
-	bool		found;
-
-	profile = ShmemInitStruct("pgscale sampler profile",
-							  pgscale_sampler_profile_size(capacity), &found);
+	profile = area;
 	if (found)
 		return;
 
-	memset(profile, 0, pgscale_sampler_profile_size(capacity));
+	memset(profile, 0, profile_size());
 	pgscale_change_init(&profile->changes);
-	profile->capacity = capacity;
-	profile->nchunks = chunks_for(capacity);
+	profile->capacity = pgscale_sampler_settings.profile_size;
+	profile->nchunks = chunks_for(profile->capacity);
 	profile->totals.reset_at = GetCurrentTimestamp();
 }
 
@@ -166,8 +163,8 @@ index_entry(int entry)
 	profile_index_insert(index_of, entry_at(entry)->key, &found)->entry = entry;
 }
 
-void
-pgscale_sampler_profile_attach_writer(void)
+static void
+profile_attach(void)
 {
 	/* The one before may have ended within a change. */
 	pgscale_sampler_profile_begin();
@@ -228,7 +225,7 @@ other_entry(uint32 wait_event)
 	return entry;
 }
 
-/* Frees an entry by folding it into its event's row. */
+/* Frees an entry: its time goes to its event's row. */
 static int
 profile_evict(void)
 {
@@ -345,8 +342,8 @@ pgscale_sampler_profile_move(int entry, const PgscaleSamplerWaitKey *key, uint64
 	return target;
 }
 
-void
-pgscale_sampler_profile_reset(void)
+static void
+profile_reset(int64 now)
 {
 	pgscale_sampler_profile_begin();
 	for (int i = 0; i < profile->nchunks; i++)
@@ -361,6 +358,28 @@ pgscale_sampler_profile_reset(void)
 	generation++;
 	pgscale_sampler_profile_end();
 }
+
+static void
+profile_begin(const PgscaleSamplerTick *tick)
+{
+	pgscale_sampler_profile_begin();
+}
+
+static void
+profile_end(PgscaleSamplerTick *tick)
+{
+	pgscale_sampler_profile_end();
+}
+
+const PgscaleSamplerConsumer pgscale_sampler_profile_consumer = {
+	.name = "pgscale sampler profile",
+	.size = profile_size,
+	.startup = profile_startup,
+	.attach = profile_attach,
+	.reset = profile_reset,
+	.begin = profile_begin,
+	.end = profile_end,
+};
 
 void
 pgscale_sampler_profile_totals(PgscaleSamplerProfileTotals *totals)
@@ -397,8 +416,8 @@ pack_entries(Chunk *chunks, PgscaleSamplerProfileSnapshot *snapshot, int flags)
 	return true;
 }
 
-void
-pgscale_sampler_profile_snapshot(PgscaleSamplerProfileSnapshot *snapshot)
+static void
+profile_snapshot(PgscaleSamplerProfileSnapshot *snapshot)
 {
 	Chunk	   *copy;
 	uint64		before;
@@ -435,7 +454,7 @@ void
 pgscale_sampler_profile_restore(const PgscaleSamplerProfileTotals *totals,
 								const PgscaleSamplerProfileEntry *entries, int nentries)
 {
-	pgscale_sampler_profile_attach_writer();
+	profile_attach();
 	pgscale_sampler_profile_begin();
 	for (int i = 0; i < nentries; i++)
 	{
@@ -469,7 +488,7 @@ profile_with_labels(PgscaleSamplerProfileSnapshot *snapshot)
 		const uint64 before = pgscale_sampler_labels_begin_read();
 		PgscaleSamplerLabels *labels;
 
-		pgscale_sampler_profile_snapshot(snapshot);
+		profile_snapshot(snapshot);
 		labels = pgscale_sampler_labels_copy();
 		if (pgscale_sampler_labels_unchanged(before))
 			return labels;

@@ -50,7 +50,7 @@ typedef struct PgscaleSamplerProfileTotals
 {
 	uint64		samples;
 	uint64		ns;
-	uint64		evictions;		/* entries that were folded into others */
+	uint64		evictions;		/* entries that made room for others */
 	int32		used;			/* ordinary entries */
 	int32		others;			/* entries that collect evicted ones */
 	TimestampTz reset_at;
@@ -64,14 +64,9 @@ typedef struct PgscaleSamplerProfileSnapshot
 	PgscaleSamplerProfileEntry *entries;
 } PgscaleSamplerProfileSnapshot;
 
-/* Shared memory, for entries as the setting has it. */
-extern Size pgscale_sampler_profile_size(int capacity);
-extern void pgscale_sampler_profile_startup(int capacity);
-
 /*
- * The writer's side: one process only.  All changes lie between begin and end.
+ * In the sampler.  All changes lie between begin and end.
  */
-extern void pgscale_sampler_profile_attach_writer(void);
 extern void pgscale_sampler_profile_begin(void);
 extern void pgscale_sampler_profile_end(void);
 
@@ -99,14 +94,12 @@ extern bool pgscale_sampler_profile_key(int entry, uint64 born, PgscaleSamplerWa
 
 /* Moves a part of an entry that is there to another key, and returns the entry of that. */
 extern int	pgscale_sampler_profile_move(int entry, const PgscaleSamplerWaitKey *key, uint64 samples, uint64 ns);
-extern void pgscale_sampler_profile_reset(void);
 
-/* The readers' side: any process, without stopping the writer. */
-extern void pgscale_sampler_profile_snapshot(PgscaleSamplerProfileSnapshot *snapshot);
+/* In any process, without stopping the writer. */
 extern void pgscale_sampler_profile_totals(PgscaleSamplerProfileTotals *totals);
 
 /*
- * The same when there is no writer any more, without a wait and without an error:
+ * A snapshot when there is no writer any more, without a wait and without an error:
  * returns false if the last one ended within a change, or there is no memory.
  */
 extern bool pgscale_sampler_profile_at_rest(PgscaleSamplerProfileSnapshot *snapshot);
@@ -118,6 +111,9 @@ extern bool pgscale_sampler_profile_at_rest(PgscaleSamplerProfileSnapshot *snaps
  */
 extern void pgscale_sampler_profile_restore(const PgscaleSamplerProfileTotals *totals,
 											const PgscaleSamplerProfileEntry *entries, int nentries);
+
+/* wait_totals.c: in the sampler, adds time that is known to be this, unless that is to idle. */
+extern void pgscale_sampler_totals_add(PgscaleProcKind kind, uint32 wait_event, uint64 ns);
 
 /* profile_file.c: keeps the wait profile over a restart of the server */
 

@@ -29,8 +29,7 @@
 
 #include "base/extension_function.h"
 #include "base/server_settings.h"
-#include "pgscale.h"
-#include "sampler/profile/query_waits.h"
+#include "sampler/sampler.h"
 
 /* The texts of pg_stat_statements, in all majors. */
 #define TEXT_FILE	PG_STAT_TMP_DIR "/pgss_query_texts.stat"

@@ -33,7 +33,6 @@
 #include "common/hashfn.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
-#include "storage/shmem.h"
 #include "utils/guc.h"
 #include "utils/varlena.h"
 
@@ -41,6 +40,7 @@
 #include "base/pg_compat.h"
 #include "base/processes.h"
 #include "sampler/profile/session_labels.h"
+#include "sampler/samples.h"
 
 /* Without any, and the last for all that have no number of their own. */
 #define NONE		0
@@ -164,19 +164,17 @@ pgscale_sampler_plan_id_unknown(void)
 	return !PGSCALE_PLAN_IDS && labels_parse(setting, &wanted) && wanted.plan_id;
 }
 
-Size
-pgscale_sampler_labels_size(void)
+static Size
+labels_size(void)
 {
 	return sizeof(Labels);
 }
 
-void
-pgscale_sampler_labels_startup(void)
+static void
+labels_startup(void *area, bool found)
 {
-	bool		found;
-
+	labels = area;
 	(void) pgscale_sampler_labels_apply();
-	labels = ShmemInitStruct("pgscale sampler dimensions", sizeof(Labels), &found);
 	if (found)
 		return;
 	memset(labels, 0, sizeof(*labels));
@@ -237,26 +235,33 @@ pgscale_sampler_label_of(const PgscaleProc *proc, int slot, PgscaleSamplerLabel 
 	label->hash = hash;
 }
 
-void
-pgscale_sampler_labels_begin_reset(void)
+/*
+ * All that has a number was emptied just before: a reader that began before the reset finds
+ * it, and reads again.
+ */
+static void
+labels_reset(int64 now)
 {
 	(void) pgscale_change_begin_write(&labels->resets);
-}
-
-void
-pgscale_sampler_labels_end_reset(void)
-{
 	pg_atomic_write_u32(&labels->used, 0);
 	pgscale_change_end_write(&labels->resets);
 }
 
 /* The one before may have ended within a reset. */
-void
-pgscale_sampler_labels_attach(void)
+static void
+labels_attach(void)
 {
 	(void) pgscale_change_begin_write(&labels->resets);
 	pgscale_change_end_write(&labels->resets);
 }
+
+const PgscaleSamplerConsumer pgscale_sampler_labels_consumer = {
+	.name = "pgscale sampler dimensions",
+	.size = labels_size,
+	.startup = labels_startup,
+	.attach = labels_attach,
+	.reset = labels_reset,
+};
 
 uint64
 pgscale_sampler_labels_begin_read(void)

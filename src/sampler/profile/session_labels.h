@@ -15,8 +15,6 @@
 #include "base/processes.h"
 
 extern void pgscale_sampler_labels_define_guc(void);
-extern Size pgscale_sampler_labels_size(void);
-extern void pgscale_sampler_labels_startup(void);
 
 /* In the sampler, after a reload: the setting is in force from now on.  Returns whether it has changed. */
 extern bool pgscale_sampler_labels_apply(void);
@@ -34,14 +32,6 @@ typedef struct PgscaleSamplerLabel
 
 /* In the sampler: what a session has now. */
 extern void pgscale_sampler_label_of(const PgscaleProc *proc, int slot, PgscaleSamplerLabel *label);
-
-/*
- * In the sampler: what is between these forgets all that has such a number, and they
- * forget the numbers.
- */
-extern void pgscale_sampler_labels_attach(void);
-extern void pgscale_sampler_labels_begin_reset(void);
-extern void pgscale_sampler_labels_end_reset(void);
 
 /*
  * What the numbers stand for.  It goes with what was copied before it, if there was no

@@ -28,7 +28,6 @@
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
-#include "storage/shmem.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
@@ -37,7 +36,7 @@
 #include "base/preload.h"
 #include "base/wait_events.h"
 #include "sampler/profile/profile.h"
-#include "sampler/profile/wait_totals.h"
+#include "sampler/samples.h"
 #include "sampler/worker_types.h"
 
 /* A row for each pair, then for the type and class; the last one is for all others. */
@@ -71,18 +70,16 @@ static uint16 hints[HINTS];
 
 PG_FUNCTION_INFO_V1(pgscale_wait_totals);
 
-Size
-pgscale_sampler_totals_size(void)
+static Size
+totals_size(void)
 {
 	return sizeof(Totals);
 }
 
-void
-pgscale_sampler_totals_startup(void)
+static void
+totals_startup(void *area, bool found)
 {
-	bool		found;
-
-	totals = ShmemInitStruct("pgscale sampler totals", sizeof(Totals), &found);
+	totals = area;
 	if (found)
 		return;
 
@@ -145,8 +142,16 @@ pgscale_sampler_totals_add(PgscaleProcKind kind, uint32 wait_event, uint64 ns)
 	pg_atomic_write_u64(&row->ns, pg_atomic_read_u64(&row->ns) + ns);
 }
 
-void
-pgscale_sampler_totals_reset(void)
+/* Samples of other processes are added when they are split (cpu_split.c). */
+static void
+totals_add_sample(PgscaleSamplerTickSample *sample, const PgscaleSamplerTick *tick)
+{
+	if (!sample->proc->has_cpu)
+		pgscale_sampler_totals_add(sample->key.kind, sample->key.wait_event, sample->ns);
+}
+
+static void
+totals_reset(int64 now)
 {
 	const uint32 used = pg_atomic_read_u32(&totals->used);
 
@@ -154,6 +159,14 @@ pgscale_sampler_totals_reset(void)
 		pg_atomic_write_u64(&totals->rows[i].ns, 0);
 	pg_atomic_write_u64(&totals->reset_at, (uint64) GetCurrentTimestamp());
 }
+
+const PgscaleSamplerConsumer pgscale_sampler_totals_consumer = {
+	.name = "pgscale sampler totals",
+	.size = totals_size,
+	.startup = totals_startup,
+	.reset = totals_reset,
+	.add = totals_add_sample,
+};
 
 /*
  * pgscale_internal.wait_totals(): one row for each type of process and wait event that was seen

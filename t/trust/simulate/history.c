@@ -13,11 +13,15 @@
 
 #include "base/change_count.c"
 #include "sampler/past/history.c"
+#include "storage/shmem.h"
 
 #define CAPACITY	7
 #define TICKS		12
 #define MOST		3			/* samples of a tick */
-#define PERIOD_NS	NS_PER_MS	/* of looks, as of ticks */
+#define PERIOD_MS	1			/* of stored ticks, as of ticks */
+#define PERIOD_NS	(PERIOD_MS * NS_PER_MS)
+
+PgscaleSamplerSettings pgscale_sampler_settings;
 
 /* What one call has returned. */
 typedef struct Rows
@@ -31,21 +35,22 @@ add_samples(void *argument)
 {
 	int64		n = 0;
 
-	for (int tick = 0; tick < TICKS; tick++)
+	for (int n_tick = 0; n_tick < TICKS; n_tick++)
 	{
 		PgscaleProc proc = {0};
 		PgscaleSamplerTickSample sample = {.proc = &proc};
+		PgscaleSamplerTick of = {.due = n_tick * PERIOD_NS,.now = n_tick * PERIOD_NS,.wall = 1 + n_tick * PERIOD_NS / NS_PER_US,.max_samples = MOST};
 
-		pgscale_sampler_history_begin(1 + tick * PERIOD_NS / NS_PER_US, tick * PERIOD_NS, tick * PERIOD_NS, PERIOD_NS, MOST);
+		history_begin(&of);
 		for (int i = sim_random(MOST + 1); i > 0; i--)
 		{
 			n++;
 			proc.pid = sample.key.datid = sample.key.userid = sample.key.wait_event = sample.key.queryid = n;
-			pgscale_sampler_history_add(&sample, NULL);
+			history_add(&sample, &of);
 		}
-		pgscale_sampler_history_end();
+		history_end(&of);
 		if (sim_random(8) == 0)
-			pgscale_sampler_history_reset();
+			history_reset(of.now);
 	}
 }
 
@@ -74,8 +79,12 @@ read_samples(void *argument)
 void
 sim_begin(void)
 {
-	pgscale_sampler_history_startup(CAPACITY);
-	pgscale_sampler_history_start(0);
+	bool		found;
+
+	pgscale_sampler_settings.history_size = CAPACITY;
+	pgscale_sampler_settings.history_period_ms = PERIOD_MS;
+	history_startup(ShmemInitStruct("history", history_size(), &found), false);
+	history_start(0);
 	sim_thread(add_samples, NULL);
 	sim_thread(read_samples, NULL);
 	sim_thread(read_samples, NULL);

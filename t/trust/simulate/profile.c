@@ -13,10 +13,13 @@
 
 #include "base/change_count.c"
 #include "sampler/profile/profile.c"
+#include "storage/shmem.h"
 
 #define CAPACITY	17			/* more than a search for a victim looks at */
 #define TICKS		10
 #define SAMPLES		4			/* of each tick, so that a part of one is told from all of it */
+
+PgscaleSamplerSettings pgscale_sampler_settings;
 
 static PgscaleSamplerWaitKey
 make_key(int n)
@@ -59,7 +62,7 @@ read_snapshots(void *argument)
 		uint64		samples = 0;
 		uint64		ns = 0;
 
-		pgscale_sampler_profile_snapshot(&snapshot);
+		profile_snapshot(&snapshot);
 		for (int n = 0; n < snapshot.nentries; n++)
 		{
 			samples += snapshot.entries[n].samples;
@@ -80,9 +83,12 @@ read_snapshots(void *argument)
 void
 sim_begin(void)
 {
-	pgscale_sampler_profile_startup(CAPACITY);
+	bool		found;
+
+	pgscale_sampler_settings.profile_size = CAPACITY;
+	profile_startup(ShmemInitStruct("profile", profile_size(), &found), false);
 	hand = 0;
-	pgscale_sampler_profile_attach_writer();
+	profile_attach();
 	sim_thread(write_ticks, NULL);
 	sim_thread(read_snapshots, NULL);
 	sim_thread(read_snapshots, NULL);

@@ -1,14 +1,25 @@
 /*-------------------------------------------------------------------------
  *
  * blocker_profile.c
- *	  The time of lock waits by root blocker, in shared memory of fixed size.
+ *	  The blockers of long lock waits, and the time of lock waits by root blocker, in
+ *	  shared memory of fixed size.
  *
- * The root is at the head of the chain of blockers and does not wait itself
- * (long_waits.c).  An entry is a process under one application name, or a prepared
- * transaction.  The start time separates a process from a later one with the same pid.
- * A pooler runs the transactions of many applications in one process, each under its
- * own name.  An entry keeps the latest known state of its root, so it is complete even
- * after the process has ended.
+ * A tick sees that a process waits for a lock, and since when.  Only the lock manager
+ * knows the holder.  So all awaited locks are copied (base/lock_waits.c), between two
+ * ticks, at most once a second, and only while a process has waited longer than the
+ * server's deadlock_timeout, after which the server itself reads the lock manager.  The
+ * samples of each wait in that copy carry its blockers until the next copy.  In the
+ * profile, the root counts for the wait from its beginning: earlier samples are kept
+ * until a copy contains the wait.
+ *
+ * The beginning of a wait, as its process shows it, separates two waits of one
+ * process.  Its length is measured by the monotonic clock.
+ *
+ * The root is at the head of the chain of blockers and does not wait itself.  An entry is
+ * a process under one application name, or a prepared transaction.  The start time
+ * separates a process from a later one with the same pid.  A pooler runs the transactions
+ * of many applications in one process, each under its own name.  An entry keeps the latest
+ * known state of its root, so it is complete even after the process has ended.
  *
  * Two more entries make the sums complete: waits without a known root, and evicted
  * entries.  Every sample of a lock wait goes to the first of these or to a root.  When
@@ -16,7 +27,9 @@
  * is free for a new root, the entry with the least time is evicted.
  *
  * Only the sampler writes; readers copy everything by its change count.  A tick without
- * a lock wait changes nothing.
+ * a lock wait changes nothing.  What is known of waits is the sampler's own memory,
+ * allocated when it starts.  Holders beyond that memory are not read; then the root of
+ * some waits may be unknown.
  *
  * A root's state is read at most once a tick, while a process waits for it.  That costs
  * two cache lines unless the state has changed.
@@ -30,25 +43,35 @@
 #include "catalog/pg_authid.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "port/atomics.h"
 #include "storage/lock.h"
-#include "storage/shmem.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
+#include "utils/memutils.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
 #include "base/change_count.h"
+#include "base/lock_waits.h"
 #include "base/pg_compat.h"
 #include "base/preload.h"
 #include "base/processes.h"
+#include "base/units.h"
 #include "base/wait_events.h"
-#include "sampler/roots/blocker_profile.h"
+#include "sampler/blocker_profile.h"
+#include "sampler/samples.h"
 #include "sampler/worker_types.h"
+
+/* Between two readings of the lock manager. */
+#define READ_NS			NS_PER_S
+
+/* Room for that many holders of awaited locks, for each process. */
+#define HOLDERS_EACH	4
 
 #define MAX_ROOTS	500
 #define UNKNOWN		MAX_ROOTS	/* waits without a known root */
-#define FOLDED		(MAX_ROOTS + 1)
+#define EVICTED		(MAX_ROOTS + 1)
 #define ENTRIES		(MAX_ROOTS + 2)
 
 /* The server numbers the waits for locks by the kind of lock. */
@@ -97,6 +120,19 @@ typedef struct RootState
 	int			waiters;		/* in that one */
 } RootState;
 
+/* What is known of the wait of a process. */
+typedef struct LockWait
+{
+	int			pid;
+	uint64		began;			/* as the process shows it: which wait it is */
+	int64		seen_ns;		/* when a tick saw it first */
+	uint64		found;			/* the wait that was read last, or 0 */
+	PgscaleSamplerBlocked by;	/* and its blockers; to this root's entry goes
+								 * its time */
+	uint32		wait_event;
+	uint64		pending_ns;		/* its time that no root is known of yet */
+} LockWait;
+
 /* A reader's copy. */
 struct PgscaleSamplerRoots
 {
@@ -105,25 +141,29 @@ struct PgscaleSamplerRoots
 };
 
 static BlockerProfile *blockers = NULL;
+
+/* The sampler's own. */
 static RootState roots[MAX_ROOTS];
 static uint64 round_number = 0;
 static TimestampTz round_at;
 static bool changing = false;
+static LockWait *lock_waits;	/* by slot */
+static PgscaleLockWaits *graph;
+static int64 last_read;			/* of the lock manager */
+static bool read_wanted;		/* by the present tick */
 
 PG_FUNCTION_INFO_V1(pgscale_blocker_profile);
 
-Size
-pgscale_sampler_blockers_size(void)
+static Size
+blockers_size(void)
 {
 	return sizeof(BlockerProfile);
 }
 
-void
-pgscale_sampler_blockers_startup(void)
+static void
+blockers_startup(void *area, bool found)
 {
-	bool		found;
-
-	blockers = ShmemInitStruct("pgscale sampler blockers", sizeof(BlockerProfile), &found);
+	blockers = area;
 	if (found)
 		return;
 	memset(blockers, 0, sizeof(*blockers));
@@ -138,40 +178,61 @@ blockers_change(void)
 	changing = true;
 }
 
-void
-pgscale_sampler_blockers_begin(TimestampTz at)
-{
-	round_number++;
-	round_at = at;
-}
-
-void
-pgscale_sampler_blockers_end(void)
+static void
+blockers_end_change(void)
 {
 	if (changing)
 		pgscale_change_end_write(&blockers->changes);
 	changing = false;
 }
 
-void
-pgscale_sampler_blockers_attach(void)
+/* All that is added lies in a round: a tick, or a reading of the lock manager. */
+static void
+begin_blockers_round(TimestampTz at)
 {
+	round_number++;
+	round_at = at;
+}
+
+static void
+blockers_begin(const PgscaleSamplerTick *tick)
+{
+	begin_blockers_round(tick->wall);
+}
+
+static void
+blockers_end(PgscaleSamplerTick *tick)
+{
+	blockers_end_change();
+}
+
+static void
+blockers_attach(void)
+{
+	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+
+	lock_waits = palloc_extended(pgscale_procs_count() * sizeof(LockWait), MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+	graph = pgscale_lock_waits_create(HOLDERS_EACH * pgscale_procs_count(), false);
+	MemoryContextSwitchTo(old);
+
 	/* The one before may have ended within a change. */
 	blockers_change();
-	pgscale_sampler_blockers_end();
+	blockers_end_change();
 
 	/* Where its roots are, only that one knew: they are found again. */
 	for (int i = 0; i < MAX_ROOTS; i++)
 		roots[i].slot = -1;
 }
 
-void
-pgscale_sampler_blockers_reset(void)
+static void
+blockers_reset(int64 now)
 {
+	for (int slot = 0; slot < pgscale_procs_count(); slot++)
+		lock_waits[slot].pending_ns = lock_waits[slot].found = 0;
 	blockers_change();
 	memset(blockers->entries, 0, sizeof(blockers->entries));
 	blockers->used = 0;
-	pgscale_sampler_blockers_end();
+	blockers_end_change();
 }
 
 static void
@@ -184,16 +245,9 @@ blocker_add_time(BlockerEntry *entry, uint32 wait_event, uint64 ns)
 	entry->last_seen = round_at;
 }
 
-void
-pgscale_sampler_blockers_add_unknown(uint32 wait_event, uint64 ns)
-{
-	blockers_change();
-	blocker_add_time(&blockers->entries[UNKNOWN], wait_event, ns);
-}
-
 /* What the root does now; what it did last, if it has gone. */
 static void
-look_at_root(int i)
+read_root(int i)
 {
 	BlockerEntry *entry = &blockers->entries[i];
 	PgscaleProc *proc = &roots[i].proc;
@@ -221,11 +275,11 @@ look_at_root(int i)
 	entry->state = proc->state;
 }
 
-/* Frees an entry by folding it, and returns its number. */
+/* Evicts an entry, and returns its number. */
 static int
-fold_least(void)
+evict_least(void)
 {
-	BlockerEntry *folded = &blockers->entries[FOLDED];
+	BlockerEntry *evicted = &blockers->entries[EVICTED];
 	BlockerEntry *entry;
 	int			least = 0;
 
@@ -234,21 +288,21 @@ fold_least(void)
 			least = i;
 	entry = &blockers->entries[least];
 
-	folded->ns += entry->ns;
-	folded->idle_ns += entry->idle_ns;
+	evicted->ns += entry->ns;
+	evicted->idle_ns += entry->idle_ns;
 	for (int kind = 0; kind < LOCK_KINDS; kind++)
-		folded->kind_ns[kind] += entry->kind_ns[kind];
-	folded->max_waiters = Max(folded->max_waiters, entry->max_waiters);
-	if (folded->first_seen == 0 || entry->first_seen < folded->first_seen)
-		folded->first_seen = entry->first_seen;
-	folded->last_seen = Max(folded->last_seen, entry->last_seen);
+		evicted->kind_ns[kind] += entry->kind_ns[kind];
+	evicted->max_waiters = Max(evicted->max_waiters, entry->max_waiters);
+	if (evicted->first_seen == 0 || entry->first_seen < evicted->first_seen)
+		evicted->first_seen = entry->first_seen;
+	evicted->last_seen = Max(evicted->last_seen, entry->last_seen);
 	return least;
 }
 
 static int
 make_entry(const PgscaleLockNode *node, TimestampTz proc_start, const PgscaleProcClient *client)
 {
-	const int	i = blockers->used < MAX_ROOTS ? blockers->used++ : fold_least();
+	const int	i = blockers->used < MAX_ROOTS ? blockers->used++ : evict_least();
 	BlockerEntry *entry = &blockers->entries[i];
 
 	memset(entry, 0, sizeof(*entry));
@@ -275,8 +329,9 @@ make_entry(const PgscaleLockNode *node, TimestampTz proc_start, const PgscalePro
 	return i;
 }
 
-bool
-pgscale_sampler_blockers_find(const PgscaleLockNode *node, PgscaleSamplerRoot *root)
+/* The entry of a root, made if necessary.  Returns false if its identity is unknown. */
+static bool
+find_root(const PgscaleLockNode *node, PgscaleSamplerRoot *root)
 {
 	PgscaleProc proc = {0};
 	PgscaleProcClient client = {0};
@@ -314,8 +369,9 @@ pgscale_sampler_blockers_find(const PgscaleLockNode *node, PgscaleSamplerRoot *r
 	return true;
 }
 
-bool
-pgscale_sampler_blockers_add(const PgscaleSamplerRoot *root, uint32 wait_event, uint64 ns)
+/* Adds the sample of a process that waits for it.  Returns false if the entry was evicted. */
+static bool
+add_to_root(const PgscaleSamplerRoot *root, uint32 wait_event, uint64 ns)
 {
 	BlockerEntry *entry = &blockers->entries[root->entry];
 	RootState  *state = &roots[root->entry];
@@ -323,7 +379,7 @@ pgscale_sampler_blockers_add(const PgscaleSamplerRoot *root, uint32 wait_event, 
 	if (root->born == 0 || entry->born != root->born)
 		return false;
 	blockers_change();
-	look_at_root(root->entry);
+	read_root(root->entry);
 	blocker_add_time(entry, wait_event, ns);
 	if (state->proc.in_transaction)
 		entry->idle_ns += ns;
@@ -332,16 +388,123 @@ pgscale_sampler_blockers_add(const PgscaleSamplerRoot *root, uint32 wait_event, 
 	return true;
 }
 
-void
-pgscale_sampler_blockers_move(const PgscaleSamplerRoot *root, uint32 wait_event, uint64 ns)
+static void
+blockers_add(PgscaleSamplerTickSample *sample, const PgscaleSamplerTick *tick)
 {
-	BlockerEntry *unknown = &blockers->entries[UNKNOWN];
+	const PgscaleProc *proc = sample->proc;
+	LockWait   *wait;
+	uint64		began;
 
-	if (!pgscale_sampler_blockers_add(root, wait_event, ns))
+	if ((proc->wait_event & PGSCALE_WAIT_CLASS) != PG_WAIT_LOCK)
 		return;
-	unknown->ns -= ns;
-	unknown->kind_ns[KIND_OF(wait_event)] -= ns;
+
+	/* A process waits for a moment before it shows since when. */
+	wait = &lock_waits[sample->slot];
+	began = pg_atomic_read_u64(&ProcGlobal->allProcs[sample->slot].waitStart);
+
+	/* After a wait in vain it may still show that one's beginning. */
+	if (began != 0 && (wait->began != began || wait->pid != proc->pid || wait->wait_event != proc->wait_event))
+	{
+		wait->pid = proc->pid;
+		wait->began = began;
+		wait->seen_ns = tick->now;
+		wait->wait_event = proc->wait_event;
+		wait->pending_ns = 0;
+	}
+	if (began == 0 || wait->found != began || !add_to_root(&wait->by.entry, proc->wait_event, sample->ns))
+	{
+		blockers_change();
+		blocker_add_time(&blockers->entries[UNKNOWN], proc->wait_event, sample->ns);
+		if (began != 0)
+			wait->pending_ns += sample->ns;
+	}
+	if (began == 0 || tick->now - wait->seen_ns < DeadlockTimeout * NS_PER_MS)
+		return;
+	read_wanted = true;
+	if (wait->found == began)
+		sample->blocked = &wait->by;
 }
+
+/* Gives a wait its root, and its time so far, which was of an unknown one. */
+static void
+give_root(const PgscaleLockWaiter *waiter, const PgscaleSamplerRoot *root)
+{
+	LockWait   *wait = &lock_waits[waiter->slot];
+	const bool	same = wait->began == (uint64) waiter->since && wait->pid == waiter->pid;
+	const uint64 ns = same ? wait->pending_ns : 0;
+
+	wait->by.entry = *root;
+	if (root->born == 0)
+		return;
+	if (add_to_root(root, wait->wait_event, ns))
+	{
+		BlockerEntry *unknown = &blockers->entries[UNKNOWN];
+
+		unknown->ns -= ns;
+		unknown->kind_ns[KIND_OF(wait->wait_event)] -= ns;
+	}
+	wait->pending_ns = 0;
+}
+
+/* Reads the lock manager, if a process has waited that long and the last reading is a second ago. */
+static void
+blockers_after(const PgscaleSamplerTick *tick)
+{
+	const bool	wanted = read_wanted;
+	PgscaleSamplerRoot root = {0};
+	int			root_node = -1;
+	bool		all_known;
+
+	read_wanted = false;
+	if (!wanted || tick->now - last_read < READ_NS)
+		return;
+	last_read = tick->now;
+	tick->stats->blocker_looks++;
+
+	all_known = pgscale_lock_waits_read(graph);
+	pgscale_lock_waits_find_roots(graph);
+	for (int slot = 0; slot < pgscale_procs_count(); slot++)
+		lock_waits[slot].found = 0;
+	begin_blockers_round(tick->wall);
+	for (int i = 0; i < graph->nwaiters; i++)
+	{
+		const PgscaleLockWaiter *waiter = &graph->waiters[i];
+		const PgscaleLockNode *node = &graph->nodes[waiter->node];
+		LockWait   *wait = &lock_waits[waiter->slot];
+
+		if (node->blocker < 0)
+			continue;
+
+		/*
+		 * A root that waits is part of a cycle, or waits for an unknown
+		 * blocker.
+		 */
+		if (!all_known && graph->nodes[node->root].waiter >= 0)
+			continue;
+		wait->found = (uint64) waiter->since;
+		wait->by.blocker = graph->nodes[node->blocker].pid;
+		wait->by.root = graph->nodes[node->root].pid;
+
+		/* Most waiters for the same lock have the same root. */
+		if (node->root != root_node && !find_root(&graph->nodes[node->root], &root))
+			memset(&root, 0, sizeof(root));
+		root_node = node->root;
+		give_root(waiter, &root);
+	}
+	blockers_end_change();
+}
+
+const PgscaleSamplerConsumer pgscale_sampler_blockers_consumer = {
+	.name = "pgscale sampler blockers",
+	.size = blockers_size,
+	.startup = blockers_startup,
+	.attach = blockers_attach,
+	.reset = blockers_reset,
+	.begin = blockers_begin,
+	.add = blockers_add,
+	.end = blockers_end,
+	.after = blockers_after,
+};
 
 /* The kind of lock with most of the time, as a wait event. */
 static uint32
@@ -363,7 +526,7 @@ state_text(const BlockerEntry *entry, int i)
 
 	if (i == UNKNOWN)
 		return "not looked up";
-	if (i == FOLDED)
+	if (i == EVICTED)
 		return "other";
 	if (entry->pid == 0)
 		return "prepared";
@@ -428,7 +591,7 @@ put_entry(ReturnSetInfo *rsinfo, const PgscaleSamplerRoots *copy, int i)
 	values[9] = CStringGetTextDatum(pgscale_wait_event_name(main_event(entry)));
 	values[10] = Float8GetDatum((double) entry->ns / 1e6);
 	values[11] = Float8GetDatum((double) entry->idle_ns / 1e6);
-	nulls[11] = !process && i != FOLDED;
+	nulls[11] = !process && i != EVICTED;
 	values[12] = Int32GetDatum(entry->max_waiters);
 	nulls[12] = i == UNKNOWN;
 	values[13] = TimestampTzGetDatum(entry->first_seen);
