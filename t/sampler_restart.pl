@@ -131,6 +131,7 @@ sub changed
     substr($bytes, $at, length $with) = $with;
     return with_checksum(substr $bytes, 0, -4);
 }
+sub flipped { my $bytes = shift; return substr($bytes, 0, -1) . chr(1 ^ ord substr $bytes, -1); }
 sub in_profile { return changed(profile(), @_); }
 sub in_history { return changed(history(2), @_); }
 # six numbers; samples, time, evictions, used and others, reset; types; entries: and six numbers; end and number of the
@@ -161,7 +162,7 @@ my @profiles = (
     [ 'another format', in_profile(0, pack 'L', 1), qr/format/ ],
     [ 'another catalog version', in_profile(4, pack 'L', $catversion + 1), qr/another major version/ ],
     [ 'another size of entries', in_profile(8, pack 'L', 64), qr/format/ ],
-    [ 'a flipped bit', substr(profile(), 0, -1) . "\1", qr/checksum/ ],
+    [ 'a flipped bit', flipped(profile()), qr/checksum/ ],
     [ 'a truncated file', substr(profile(), 0, -20), qr/checksum/ ],
     [ 'an entry less', with_checksum(substr profile(), 0, -60), qr/size is wrong/ ],
     [ 'more at the end', with_checksum(substr(profile(), 0, -4) . "\0"), qr/size is wrong/ ],
@@ -192,7 +193,7 @@ my @histories = (
     [ 'a type that there is not', history(2, kind => 0x41), qr/sample that cannot be/ ],
     [ 'what was evicted', history(2, kind => 0xFF), qr/sample that cannot be/ ],
     [ 'a state that there is not', history(2, state => 99), qr/sample that cannot be/ ],
-    [ 'a flipped bit', substr(history(2), 0, -1) . "\1", qr/checksum/ ],
+    [ 'a flipped bit', flipped(history(2)), qr/checksum/ ],
     [ 'an empty file', '', qr/checksum/ ]);
 # the files are gone while a server runs
 my $answer = $left =~ s/, samples/, (pg_stat_file('pg_stat\/pgscale_sampler.stat', true)).size,

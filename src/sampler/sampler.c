@@ -170,10 +170,7 @@ save_at_shutdown(int code, Datum arg)
 {
 	/* Not if anything, or just the sampler, was stopped in mid-air. */
 	if (code == 0 && stats->pid == 0)
-	{
-		pgscale_sampler_save();
-		pgscale_sampler_history_save();
-	}
+		pgscale_sampler_files_save();
 }
 
 static void
@@ -207,8 +204,7 @@ sampler_shmem_startup(void)
 
 	if (!attached && !IsUnderPostmaster)
 	{
-		pgscale_sampler_load();
-		pgscale_sampler_history_load();
+		pgscale_sampler_files_load();
 		on_shmem_exit(save_at_shutdown, (Datum) 0);
 	}
 }

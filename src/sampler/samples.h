@@ -132,6 +132,10 @@ extern void pgscale_sampler_cpu_add(PgscaleSamplerTickSample *sample, const Pgsc
 extern void pgscale_sampler_cpu_moved(int slot, int from, uint64 born, int to, uint64 samples, uint64 ns);
 extern void pgscale_sampler_cpu_leave(int slot);
 
+/* sampler_files.c: in the postmaster, while there is no other process, keeps the profile and the history over a restart. */
+extern void pgscale_sampler_files_save(void);
+extern void pgscale_sampler_files_load(void);
+
 /* nested_queries.c: in the postmaster, installs the hooks. */
 extern void pgscale_sampler_nested_install(void);
 

@@ -104,9 +104,4 @@ typedef struct PgscaleSamplerHistoryParts
 extern bool pgscale_sampler_history_parts(uint64 most, PgscaleSamplerHistoryParts *parts);
 extern void pgscale_sampler_history_restore(const PgscaleSamplerSample *samples, uint64 n, const PgscaleSamplerSpans *spans);
 
-/* history_file.c: keeps them over a restart, in the postmaster */
-
-extern void pgscale_sampler_history_save(void);
-extern void pgscale_sampler_history_load(void);
-
 #endif							/* PGSCALE_SAMPLER_HISTORY_H */

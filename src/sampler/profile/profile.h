@@ -115,10 +115,4 @@ extern void pgscale_sampler_profile_restore(const PgscaleSamplerProfileTotals *t
 /* wait_totals.c: in the sampler, adds time that is known to be this, unless that is to idle. */
 extern void pgscale_sampler_totals_add(PgscaleProcKind kind, uint32 wait_event, uint64 ns);
 
-/* profile_file.c: keeps the wait profile over a restart of the server */
-
-/* In the postmaster, with no writer running. */
-extern void pgscale_sampler_save(void);
-extern void pgscale_sampler_load(void);
-
 #endif							/* PGSCALE_SAMPLER_PROFILE_H */
