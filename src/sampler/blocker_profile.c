@@ -154,19 +154,9 @@ static bool read_wanted;		/* by the present tick */
 
 PG_FUNCTION_INFO_V1(pgscale_blocker_profile);
 
-static Size
-blockers_size(void)
-{
-	return sizeof(BlockerProfile);
-}
-
 static void
-blockers_startup(void *area, bool found)
+blockers_init(void)
 {
-	blockers = area;
-	if (found)
-		return;
-	memset(blockers, 0, sizeof(*blockers));
 	pgscale_change_init(&blockers->changes);
 }
 
@@ -496,8 +486,9 @@ blockers_after(const PgscaleSamplerTick *tick)
 
 const PgscaleSamplerConsumer pgscale_sampler_blockers_consumer = {
 	.name = "pgscale sampler blockers",
-	.size = blockers_size,
-	.startup = blockers_startup,
+	.fixed_size = sizeof(BlockerProfile),
+	.area = (void **) &blockers,
+	.init = blockers_init,
 	.attach = blockers_attach,
 	.reset = blockers_reset,
 	.begin = blockers_begin,

@@ -59,11 +59,8 @@ nested_size(void)
 }
 
 static void
-nested_startup(void *area, bool found)
+nested_init(void)
 {
-	slots = area;
-	if (found)
-		return;
 	for (int i = 0; i < max_slots(); i++)
 	{
 		pg_atomic_init_u64(&slots[i].queryid, 0);
@@ -200,5 +197,6 @@ pgscale_sampler_nested_queryid(int slot, const PgscaleProc *proc)
 const PgscaleSamplerConsumer pgscale_sampler_nested_consumer = {
 	.name = "pgscale sampler nested",
 	.size = nested_size,
-	.startup = nested_startup,
+	.area = (void **) &slots,
+	.init = nested_init,
 };

@@ -153,14 +153,20 @@ sampler_define_gucs(void)
 							PGC_SIGHUP, GUC_UNIT_MS | GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 }
 
+/* Of a consumer's shared memory. */
+static Size
+area_size(const PgscaleSamplerConsumer *consumer)
+{
+	return consumer->size ? consumer->size() : consumer->fixed_size;
+}
+
 static void
 sampler_shmem_request(void)
 {
 	Size		size = add_size(sizeof(SamplerControl), sizeof(PgscaleSamplerStats));
 
 	for (int i = 0; pgscale_sampler_consumers[i]; i++)
-		if (pgscale_sampler_consumers[i]->size)
-			size = add_size(size, pgscale_sampler_consumers[i]->size());
+		size = add_size(size, area_size(pgscale_sampler_consumers[i]));
 	RequestAddinShmemSpace(size);
 }
 
@@ -196,10 +202,15 @@ sampler_shmem_startup(void)
 	for (int i = 0; pgscale_sampler_consumers[i]; i++)
 	{
 		const PgscaleSamplerConsumer *consumer = pgscale_sampler_consumers[i];
-		const Size	size = consumer->size ? consumer->size() : 0;
+		const Size	size = area_size(consumer);
 
-		if (size > 0)
-			consumer->startup(ShmemInitStruct(consumer->name, size, &found), found);
+		if (size == 0)
+			continue;
+		*consumer->area = ShmemInitStruct(consumer->name, size, &found);
+		if (found)
+			continue;
+		memset(*consumer->area, 0, consumer->fixed_size);
+		consumer->init();
 	}
 
 	if (!attached && !IsUnderPostmaster)

@@ -65,10 +65,15 @@ typedef struct PgscaleSamplerTickSample
  */
 typedef struct PgscaleSamplerConsumer
 {
-	/* its area of shared memory; without it if the size is 0 */
+	/*
+	 * Its area of shared memory, if the size is not 0; init initializes it,
+	 * and finds zeroes if the size is fixed.
+	 */
 	const char *name;
+	Size		fixed_size;
 	Size		(*size) (void);
-	void		(*startup) (void *area, bool found);
+	void	  **area;
+	void		(*init) (void);
 
 	/*
 	 * In the sampler's process: before the first tick; when it is switched

@@ -133,19 +133,9 @@ static int	new_left;			/* texts to read at its end */
 static int	victim;				/* whose place the next new one takes */
 static int64 floor_us;			/* which must have run for longer than this */
 
-static Size
-texts_size(void)
-{
-	return sizeof(StatementTexts);
-}
-
 static void
-texts_startup(void *area, bool found)
+texts_init(void)
 {
-	texts = area;
-	if (found)
-		return;
-	memset(texts, 0, sizeof(*texts));
 	pgscale_change_init(&texts->changes);
 }
 
@@ -372,8 +362,9 @@ texts_end(PgscaleSamplerTick *tick)
 
 const PgscaleSamplerConsumer pgscale_sampler_texts_consumer = {
 	.name = "pgscale sampler texts",
-	.size = texts_size,
-	.startup = texts_startup,
+	.fixed_size = sizeof(StatementTexts),
+	.area = (void **) &texts,
+	.init = texts_init,
 	.attach = texts_attach,
 	.reset = texts_reset,
 	.begin = texts_begin,

@@ -40,19 +40,9 @@ static Types *types = NULL;
 StaticAssertDecl(BACKEND_NUM_TYPES <= PGSCALE_PROC_FIRST_TYPE,
 				 "the server's kinds of process must not reach pgscale's");
 
-static Size
-worker_types_size(void)
-{
-	return sizeof(Types);
-}
-
 static void
-worker_types_startup(void *area, bool found)
+worker_types_init(void)
 {
-	types = area;
-	if (found)
-		return;
-	memset(types, 0, sizeof(*types));
 	pg_atomic_init_u32(&types->used, 0);
 }
 
@@ -114,6 +104,7 @@ pgscale_sampler_types(const PgscaleSamplerTypeName * *names)
 
 const PgscaleSamplerConsumer pgscale_sampler_types_consumer = {
 	.name = "pgscale sampler types",
-	.size = worker_types_size,
-	.startup = worker_types_startup,
+	.fixed_size = sizeof(Types),
+	.area = (void **) &types,
+	.init = worker_types_init,
 };

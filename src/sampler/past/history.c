@@ -19,8 +19,9 @@
  * Locking: only the sampler writes, and nothing is retried: a reader's work is bounded
  * however fast the sampler is (base/ring.h).  A reader copies a few samples at a time
  * and drops those that may have been overwritten meanwhile.  The spans have a change
- * count.  A reset has a count of its own, so that samples and spans of one read belong
- * together: a reader that reads the spans first finds all samples of them.
+ * count; a reader that reads them first finds all samples of them, or learns that they are
+ * gone.  A reset forgets all samples, and then the spans; the labels' reset, which follows,
+ * makes a reader of both read them again (session_labels.c).
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -55,7 +56,6 @@
 typedef struct History
 {
 	int64		capacity;
-	PgscaleChangeCount resets;	/* a reset is under way while it is odd */
 	pg_atomic_uint64 first;		/* samples below are forgotten: a reset */
 	PgscaleRing ring;
 	PgscaleChangeCount changes; /* of spans */
@@ -87,14 +87,9 @@ history_size(void)
 }
 
 static void
-history_startup(void *area, bool found)
+history_init(void)
 {
-	history = area;
-	if (found)
-		return;
-
 	history->capacity = pgscale_sampler_settings.history_size;
-	pgscale_change_init(&history->resets);
 	pg_atomic_init_u64(&history->first, 0);
 	pgscale_ring_init(&history->ring);
 	pgscale_change_init(&history->changes);
@@ -223,8 +218,6 @@ history_attach(void)
 
 	if (pg_atomic_read_u64(&history->first) < oldest)
 		pg_atomic_write_u64(&history->first, oldest);
-	(void) pgscale_change_begin_write(&history->resets);
-	pgscale_change_end_write(&history->resets);
 	(void) pgscale_change_begin_write(&history->changes);
 	pgscale_change_end_write(&history->changes);
 }
@@ -232,19 +225,18 @@ history_attach(void)
 static void
 history_reset(int64 now)
 {
-	(void) pgscale_change_begin_write(&history->resets);
 	pg_atomic_write_u64(&history->first, pg_atomic_read_u64(&history->ring.written));
 	(void) pgscale_change_begin_write(&history->changes);
 	history->spans.n = 0;
 	pgscale_change_end_write(&history->changes);
-	pgscale_change_end_write(&history->resets);
 	history_start(now);
 }
 
 const PgscaleSamplerConsumer pgscale_sampler_history_consumer = {
 	.name = "pgscale sampler history",
 	.size = history_size,
-	.startup = history_startup,
+	.area = (void **) &history,
+	.init = history_init,
 	.attach = history_attach,
 	.start = history_start,
 	.reset = history_reset,
@@ -252,18 +244,6 @@ const PgscaleSamplerConsumer pgscale_sampler_history_consumer = {
 	.add = history_add,
 	.end = history_end,
 };
-
-uint64
-pgscale_sampler_history_begin_read(void)
-{
-	return pgscale_change_wait(&history->resets);
-}
-
-bool
-pgscale_sampler_history_unchanged(uint64 before)
-{
-	return pgscale_change_is_unchanged(&history->resets, before);
-}
 
 void
 pgscale_sampler_history_bounds(uint64 *first, uint64 *end)
@@ -298,33 +278,23 @@ pgscale_sampler_history_visit(uint64 first, uint64 end, PgscaleSamplerVisit visi
 	return complete;
 }
 
-/* Keeps the time of the first sample. */
-static void
-visit_first(uint64 number, const PgscaleSamplerSample *sample, void *arg)
+/* The samples of the first tick of which there are any. */
+typedef struct FirstTick
 {
-	TimestampTz *at = arg;
-
-	if (*at == DT_NOBEGIN)
-		*at = sample->sampled_at;
-}
-
-/* Counts the samples at the beginning that are of one tick. */
-typedef struct SameTick
-{
+	uint64		first;			/* the number of its first one */
+	uint64		n;				/* 0: that is gone */
 	TimestampTz at;
-	uint64		n;
-	bool		over;
-} SameTick;
+} FirstTick;
 
 static void
-visit_same_tick(uint64 number, const PgscaleSamplerSample *sample, void *arg)
+visit_first_tick(uint64 number, const PgscaleSamplerSample *sample, void *arg)
 {
-	SameTick   *same = arg;
+	FirstTick  *tick = arg;
 
-	if (sample->sampled_at == same->at && !same->over)
-		same->n++;
-	else
-		same->over = true;
+	if (number == tick->first)
+		tick->at = sample->sampled_at;
+	if (number == tick->first + tick->n && sample->sampled_at == tick->at)
+		tick->n++;
 }
 
 /*
@@ -366,21 +336,18 @@ spans_of_newest(uint64 most, PgscaleSamplerSpans *spans, uint64 *first)
 	*first = oldest;
 	if (oldest > spans->spans[0].first)
 	{
-		TimestampTz at = DT_NOBEGIN;
-		SameTick	same = {0};
+		FirstTick	tick = {.first = oldest};
 
-		(void) pgscale_sampler_history_visit(oldest, Min(oldest + 1, spans->end), visit_first, &at);
-		if (at == DT_NOBEGIN)
+		(void) pgscale_sampler_history_visit(oldest, Min(oldest + pgscale_procs_count(), spans->end), visit_first_tick, &tick);
+		if (tick.n == 0)
 		{
 			/* Gone as well, or there is nothing after it. */
 			spans->n = 0;
 			*first = spans->end;
 			return;
 		}
-		same.at = at;
-		(void) pgscale_sampler_history_visit(oldest, Min(oldest + pgscale_procs_count(), spans->end), visit_same_tick, &same);
-		*first = oldest + same.n;
-		spans->spans[0].begin = Max(spans->spans[0].begin, at);
+		*first = oldest + tick.n;
+		spans->spans[0].begin = Max(spans->spans[0].begin, tick.at);
 		spans->spans[0].end = Max(spans->spans[0].begin, spans->spans[0].end);
 	}
 }
@@ -401,7 +368,7 @@ pgscale_sampler_history_parts(uint64 most, PgscaleSamplerHistoryParts *parts)
 	memset(parts, 0, sizeof(*parts));
 	if (history->capacity == 0)
 		return true;
-	if (pgscale_change_is_under_way(&history->changes) || pgscale_change_is_under_way(&history->resets))
+	if (pgscale_change_is_under_way(&history->changes))
 		return false;
 
 	spans_of_newest(most, &parts->spans, &first);

@@ -63,12 +63,7 @@ typedef struct PgscaleSamplerSpans
 #define PGSCALE_SAMPLER_LATE	3
 #define PGSCALE_SAMPLER_HISTORY_PERIOD_MAX	(60 * 1000)
 
-/*
- * In any process.  What is read between begin_read and unchanged is of one piece if
- * unchanged says so; else there was a reset meanwhile, and it is to be read again.
- */
-extern uint64 pgscale_sampler_history_begin_read(void);
-extern bool pgscale_sampler_history_unchanged(uint64 before);
+/* In any process. */
 
 /*
  * The spans of which the samples are still there, and the number of the first one that

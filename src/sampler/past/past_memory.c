@@ -27,12 +27,10 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_authid.h"
 #include "catalog/pg_type_d.h"
 #include "commands/dbcommands.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
-#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/hsearch.h"
 #include "utils/lsyscache.h"
@@ -96,6 +94,7 @@ typedef struct HistorySums
 	PgscaleSamplerPast *past;	/* to which it is added in the end */
 	const PgscaleSamplerPastRange *ranges;	/* in order, none within another */
 	int			nranges;
+	PgscaleSamplerSpans *spans;
 	PgscaleSamplerPastSeconds seconds;	/* of the ranges, as far as the
 										 * samples know them */
 	double		timed_us[PGSCALE_TIMELINE_MINUTES][PGSCALE_TIMELINE_PLACES];	/* of the samples */
@@ -112,7 +111,6 @@ typedef struct HistorySums
 	/* what the numbers in the hash stand for */
 	PgscaleSamplerLabels *labels;
 	PgscaleSamplerRoots *roots;
-	bool		reads_all;		/* of all users' sessions */
 	HTAB	   *databases;
 	HTAB	   *users;
 } HistorySums;
@@ -259,8 +257,9 @@ visit_sample(uint64 number, const PgscaleSamplerSample *sample, void *arg)
 
 /* Reads the timeline of the times that the samples know: the spans, of which a clock that was set back may make two overlap. */
 static void
-read_seconds(HistorySums *sums, const PgscaleSamplerSpans *spans)
+read_seconds(HistorySums *sums)
 {
+	const PgscaleSamplerSpans *spans = sums->spans;
 	PgscaleSamplerPastRange *known = palloc((sums->nranges + spans->n) * sizeof(PgscaleSamplerPastRange));
 	int			nknown = 0;
 
@@ -296,39 +295,28 @@ read_seconds(HistorySums *sums, const PgscaleSamplerSpans *spans)
 	pfree(known);
 }
 
-/*
- * The sums, the labels that the numbers in them stand for, and the spans that they are of,
- * with no reset in between.
- */
+/* The sums, and the spans that they are of; again after a reset. */
 static void
-sum_with_labels(HistorySums *sums, PgscaleSamplerSpans *spans)
+read_sums(void *arg)
 {
-	for (;;)
-	{
-		const uint64 before = pgscale_sampler_labels_begin_read();
-		const uint64 history_before = pgscale_sampler_history_begin_read();
-		uint64		first;
+	HistorySums *sums = arg;
+	PgscaleSamplerSpans *spans = sums->spans;
+	uint64		first;
 
+	forget_sums(sums);
+	pgscale_sampler_history_spans(spans, &first);
+	sums->next = first;
+	sums->partial = false;
+	sums->partial_at = DT_NOBEGIN;
+	read_seconds(sums);
+	if (!pgscale_sampler_history_visit(first, spans->end, visit_sample, sums))
+	{
 		forget_sums(sums);
-		pgscale_sampler_history_spans(spans, &first);
-		sums->next = first;
-		sums->partial = false;
-		sums->partial_at = DT_NOBEGIN;
-		read_seconds(sums, spans);
-		if (!pgscale_sampler_history_visit(first, spans->end, visit_sample, sums))
-		{
-			forget_sums(sums);
-			spans->n = 0;
-		}
-		/* some that were known were overwritten meanwhile */
-		if (spans->n == 0 || sums->partial_at != DT_NOBEGIN)
-			read_seconds(sums, spans);
-		sums->labels = pgscale_sampler_labels_copy();
-		if (pgscale_sampler_history_unchanged(history_before) && pgscale_sampler_labels_unchanged(before))
-			return;
-		pfree(sums->labels);
-		CHECK_FOR_INTERRUPTS();
+		spans->n = 0;
 	}
+	/* some that were known were overwritten meanwhile */
+	if (spans->n == 0 || sums->partial_at != DT_NOBEGIN)
+		read_seconds(sums);
 }
 
 static HTAB *
@@ -365,15 +353,14 @@ static void
 begin_wait(HistorySums *sums, const HistoryWaitKey *of, TimedWait *wait)
 {
 	PgscaleSamplerPastTexts *texts = sums->past->texts;
-	const char *application_name = NULL;
-	const char *address = NULL;
+	const char *application_name;
+	const char *address;
 	const char *root_application = pgscale_sampler_root_application(sums->roots, &of->root);
 	PgscaleSamplerPastKey *key = &wait->key;
 
 	memset(wait, 0, sizeof(*wait));
 	wait->of = of;
-	if (sums->reads_all || of->userid == GetUserId())
-		pgscale_sampler_label(sums->labels, of->label, &application_name, &address);
+	pgscale_sampler_label(sums->labels, of->label, of->userid, &application_name, &address);
 	key->queryid = of->queryid;
 	key->datid = of->datid;
 	key->backend_type = pgscale_sampler_past_number(texts, pgscale_sampler_type_name(of->kind));
@@ -567,8 +554,9 @@ pgscale_sampler_past_read_memory(const PgscaleSamplerPastRange *ranges, int nran
 	HistorySums sums = {.past = past,.ranges = ranges,.nranges = nranges,.nslices = past->nslices};
 	PgscaleSamplerSpans *spans = palloc(sizeof(PgscaleSamplerSpans));
 
+	sums.spans = spans;
 	sums.hash = history_sums_create(CurrentMemoryContext, 1024, NULL);
-	sum_with_labels(&sums, spans);
+	sums.labels = pgscale_sampler_labels_read_with(read_sums, &sums);
 	for (int i = 0; i < spans->n; i++)
 	{
 		const TimestampTz begin = Max(spans->spans[i].begin, sums.partial_at);
@@ -586,7 +574,6 @@ pgscale_sampler_past_read_memory(const PgscaleSamplerPastRange *ranges, int nran
 	if (past->hash)
 	{
 		sums.roots = pgscale_sampler_roots_copy();
-		sums.reads_all = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
 		sums.databases = names_create("pgscale databases");
 		sums.users = names_create("pgscale users");
 		add_sums(&sums);
@@ -600,17 +587,10 @@ pgscale_sampler_past_memory_begin(void)
 {
 	PgscaleSamplerSpans *spans = palloc(sizeof(PgscaleSamplerSpans));
 	TimestampTz begin = DT_NOEND;
-	uint64		before;
 	uint64		first;
 
 	pgscale_preload_require();
-	do
-	{
-		CHECK_FOR_INTERRUPTS();
-		before = pgscale_sampler_history_begin_read();
-		pgscale_sampler_history_spans(spans, &first);
-	}
-	while (!pgscale_sampler_history_unchanged(before));
+	pgscale_sampler_history_spans(spans, &first);
 	/* a clock that was set back makes a later one begin earlier */
 	for (int i = 0; i < spans->n; i++)
 		begin = Min(begin, spans->spans[i].begin);

@@ -60,19 +60,9 @@ static TimestampTz tick_at;
 static uint64 tick_ns;
 static uint64 tick_class_ns[NCLASSES];
 
-static Size
-timeline_size(void)
-{
-	return mul_size(TIMELINE_SECONDS, sizeof(Second));
-}
-
 static void
-timeline_startup(void *area, bool found)
+timeline_init(void)
 {
-	timeline = area;
-	if (found)
-		return;
-	memset(timeline, 0, timeline_size());
 	for (int i = 0; i < TIMELINE_SECONDS; i++)
 		pgscale_change_init(&timeline[i].changes);
 }
@@ -224,8 +214,9 @@ timeline_reset(int64 now)
 
 const PgscaleSamplerConsumer pgscale_sampler_timeline_consumer = {
 	.name = "pgscale sampler timeline",
-	.size = timeline_size,
-	.startup = timeline_startup,
+	.fixed_size = TIMELINE_SECONDS * sizeof(Second),
+	.area = (void **) &timeline,
+	.init = timeline_init,
 	.reset = timeline_reset,
 	.begin = timeline_begin,
 	.add = timeline_add,

@@ -31,11 +31,9 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_authid.h"
 #include "common/hashfn.h"
 #include "funcapi.h"
 #include "miscadmin.h"
-#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/timestamp.h"
@@ -126,12 +124,8 @@ profile_size(void)
 }
 
 static void
-profile_startup(void *area, bool found)
+profile_init(void)
 {
-	profile = area;
-	if (found)
-		return;
-
 	memset(profile, 0, profile_size());
 	pgscale_change_init(&profile->changes);
 	profile->capacity = pgscale_sampler_settings.profile_size;
@@ -374,7 +368,8 @@ profile_end(PgscaleSamplerTick *tick)
 const PgscaleSamplerConsumer pgscale_sampler_profile_consumer = {
 	.name = "pgscale sampler profile",
 	.size = profile_size,
-	.startup = profile_startup,
+	.area = (void **) &profile,
+	.init = profile_init,
 	.attach = profile_attach,
 	.reset = profile_reset,
 	.begin = profile_begin,
@@ -476,27 +471,15 @@ pgscale_sampler_profile_restore(const PgscaleSamplerProfileTotals *totals,
 	index_of = NULL;
 }
 
-/*
- * The profile, and what its numbers stand for, with no reset between the two: after
- * it the same numbers stand for others.
- */
-static PgscaleSamplerLabels *
-profile_with_labels(PgscaleSamplerProfileSnapshot *snapshot)
+/* Again after a reset: its numbers stand for others then. */
+static void
+read_snapshot(void *arg)
 {
-	for (;;)
-	{
-		const uint64 before = pgscale_sampler_labels_begin_read();
-		PgscaleSamplerLabels *labels;
+	PgscaleSamplerProfileSnapshot *snapshot = arg;
 
-		profile_snapshot(snapshot);
-		labels = pgscale_sampler_labels_copy();
-		if (pgscale_sampler_labels_unchanged(before))
-			return labels;
+	if (snapshot->entries)
 		pfree(snapshot->entries);
-		if (labels)
-			pfree(labels);
-		CHECK_FOR_INTERRUPTS();
-	}
+	profile_snapshot(snapshot);
 }
 
 /*
@@ -507,18 +490,12 @@ Datum
 pgscale_wait_profile(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	PgscaleSamplerProfileSnapshot snapshot;
+	PgscaleSamplerProfileSnapshot snapshot = {0};
 	PgscaleSamplerLabels *labels;
-
-	/*
-	 * Other users' applications and addresses are only for roles that may
-	 * read all statistics.
-	 */
-	const bool	reads_all = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
 
 	pgscale_preload_require();
 	InitMaterializedSRF(fcinfo, 0);
-	labels = profile_with_labels(&snapshot);
+	labels = pgscale_sampler_labels_read_with(read_snapshot, &snapshot);
 
 	for (int i = 0; i < snapshot.nentries; i++)
 	{
@@ -526,8 +503,8 @@ pgscale_wait_profile(PG_FUNCTION_ARGS)
 		Datum		values[12] = {0};
 		bool		nulls[12] = {0};
 		bool		other = (e->key.kind == PGSCALE_PROC_OTHER);
-		const char *application_name = NULL;
-		const char *address = NULL;
+		const char *application_name;
+		const char *address;
 
 		CHECK_FOR_INTERRUPTS();
 
@@ -543,8 +520,7 @@ pgscale_wait_profile(PG_FUNCTION_ARGS)
 		values[6] = BoolGetDatum(pgscale_wait_is_idle(e->key.kind, e->key.wait_event));
 		values[7] = Int64GetDatum((int64) e->samples);
 		values[8] = Float8GetDatum((double) e->ns / 1e6);
-		if (reads_all || e->key.userid == GetUserId())
-			pgscale_sampler_label(labels, e->key.label, &application_name, &address);
+		pgscale_sampler_label(labels, e->key.label, e->key.userid, &application_name, &address);
 		nulls[9] = (application_name == NULL);
 		if (application_name)
 			values[9] = CStringGetTextDatum(application_name);

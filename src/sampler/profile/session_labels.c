@@ -30,9 +30,11 @@
  */
 #include "postgres.h"
 
+#include "catalog/pg_authid.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
+#include "utils/acl.h"
 #include "utils/guc.h"
 #include "utils/varlena.h"
 
@@ -69,6 +71,7 @@ typedef struct Labels
 /* A reader's copy. */
 struct PgscaleSamplerLabels
 {
+	bool		reads_all;		/* of all users' sessions */
 	uint32		used;
 	LabelValue	values[FLEXIBLE_ARRAY_MEMBER];
 };
@@ -164,20 +167,10 @@ pgscale_sampler_plan_id_unknown(void)
 	return !PGSCALE_PLAN_IDS && labels_parse(setting, &wanted) && wanted.plan_id;
 }
 
-static Size
-labels_size(void)
-{
-	return sizeof(Labels);
-}
-
 static void
-labels_startup(void *area, bool found)
+labels_init(void)
 {
-	labels = area;
 	(void) pgscale_sampler_labels_apply();
-	if (found)
-		return;
-	memset(labels, 0, sizeof(*labels));
 	pgscale_change_init(&labels->resets);
 	pg_atomic_init_u32(&labels->used, 0);
 }
@@ -257,44 +250,42 @@ labels_attach(void)
 
 const PgscaleSamplerConsumer pgscale_sampler_labels_consumer = {
 	.name = "pgscale sampler dimensions",
-	.size = labels_size,
-	.startup = labels_startup,
+	.fixed_size = sizeof(Labels),
+	.area = (void **) &labels,
+	.init = labels_init,
 	.attach = labels_attach,
 	.reset = labels_reset,
 };
 
-uint64
-pgscale_sampler_labels_begin_read(void)
-{
-	return pgscale_change_wait(&labels->resets);
-}
-
 PgscaleSamplerLabels *
-pgscale_sampler_labels_copy(void)
+pgscale_sampler_labels_read_with(void (*read) (void *arg), void *arg)
 {
-	PgscaleSamplerLabels *copy;
-	uint32		used;
+	for (;;)
+	{
+		const uint64 before = pgscale_change_wait(&labels->resets);
+		PgscaleSamplerLabels *copy;
+		uint32		used;
 
-	used = pg_atomic_read_u32(&labels->used);
-	pg_read_barrier();
-	copy = palloc(offsetof(PgscaleSamplerLabels, values) + used * sizeof(LabelValue));
-	copy->used = used;
-	memcpy(copy->values, labels->values, used * sizeof(LabelValue));
-	return copy;
-}
-
-bool
-pgscale_sampler_labels_unchanged(uint64 before)
-{
-	return pgscale_change_is_unchanged(&labels->resets, before);
+		read(arg);
+		used = pg_atomic_read_u32(&labels->used);
+		pg_read_barrier();
+		copy = palloc(offsetof(PgscaleSamplerLabels, values) + used * sizeof(LabelValue));
+		copy->reads_all = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
+		copy->used = used;
+		memcpy(copy->values, labels->values, used * sizeof(LabelValue));
+		if (pgscale_change_is_unchanged(&labels->resets, before))
+			return copy;
+		pfree(copy);
+		CHECK_FOR_INTERRUPTS();
+	}
 }
 
 void
-pgscale_sampler_label(const PgscaleSamplerLabels *copy, uint16 number,
+pgscale_sampler_label(const PgscaleSamplerLabels *copy, uint16 number, Oid userid,
 					  const char **application_name, const char **address)
 {
 	*application_name = *address = NULL;
-	if (number == NONE)
+	if (number == NONE || !(copy->reads_all || userid == GetUserId()))
 		return;
 	if (number == OTHER)
 		*application_name = OTHER_NAME;

@@ -34,17 +34,18 @@ typedef struct PgscaleSamplerLabel
 extern void pgscale_sampler_label_of(const PgscaleProc *proc, int slot, PgscaleSamplerLabel *label);
 
 /*
- * What the numbers stand for.  It goes with what was copied before it, if there was no
- * reset since begin_read.
+ * What the numbers stand for, in any process: calls read to copy what has such numbers, and
+ * again after a reset meanwhile, until the labels that are returned go with that copy.
  */
 typedef struct PgscaleSamplerLabels PgscaleSamplerLabels;
 
-extern uint64 pgscale_sampler_labels_begin_read(void);
-extern PgscaleSamplerLabels *pgscale_sampler_labels_copy(void);
-extern bool pgscale_sampler_labels_unchanged(uint64 before);
+extern PgscaleSamplerLabels *pgscale_sampler_labels_read_with(void (*read) (void *arg), void *arg);
 
-/* The texts of a number, NULL where it stands for none. */
-extern void pgscale_sampler_label(const PgscaleSamplerLabels *labels, uint16 number,
+/*
+ * The texts of a number; NULL where it stands for none, and for the sessions of a user that
+ * the role that reads them may not see.
+ */
+extern void pgscale_sampler_label(const PgscaleSamplerLabels *labels, uint16 number, Oid userid,
 								  const char **application_name, const char **address);
 
 /*

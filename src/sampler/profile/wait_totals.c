@@ -70,20 +70,9 @@ static uint16 hints[HINTS];
 
 PG_FUNCTION_INFO_V1(pgscale_wait_totals);
 
-static Size
-totals_size(void)
-{
-	return sizeof(Totals);
-}
-
 static void
-totals_startup(void *area, bool found)
+totals_init(void)
 {
-	totals = area;
-	if (found)
-		return;
-
-	memset(totals, 0, sizeof(Totals));
 	pg_atomic_init_u32(&totals->used, 0);
 	pg_atomic_init_u64(&totals->reset_at, (uint64) GetCurrentTimestamp());
 	for (int i = 0; i < MAX_ROWS; i++)
@@ -162,8 +151,9 @@ totals_reset(int64 now)
 
 const PgscaleSamplerConsumer pgscale_sampler_totals_consumer = {
 	.name = "pgscale sampler totals",
-	.size = totals_size,
-	.startup = totals_startup,
+	.fixed_size = sizeof(Totals),
+	.area = (void **) &totals,
+	.init = totals_init,
 	.reset = totals_reset,
 	.add = totals_add_sample,
 };

@@ -86,7 +86,8 @@ sim_begin(void)
 	bool		found;
 
 	pgscale_sampler_settings.profile_size = CAPACITY;
-	profile_startup(ShmemInitStruct("profile", profile_size(), &found), false);
+	profile = ShmemInitStruct("profile", profile_size(), &found);
+	profile_init();
 	hand = 0;
 	profile_attach();
 	sim_thread(write_ticks, NULL);
