@@ -21,6 +21,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "miscadmin.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 
@@ -31,6 +32,7 @@ pgscale_subtransaction_run(void (*function) (void *arg), void *arg)
 {
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
+	const uint32 held = InterruptHoldoffCount;
 	ErrorData  *volatile error = NULL;
 
 	BeginInternalSubTransaction(NULL);
@@ -46,6 +48,7 @@ pgscale_subtransaction_run(void (*function) (void *arg), void *arg)
 		 * whichever it is, a cancel too: the caller decides, by
 		 * pgscale_subtransaction_is_grave()
 		 */
+		InterruptHoldoffCount = held;	/* the error has let go of them all */
 		MemoryContextSwitchTo(context);
 		error = CopyErrorData();
 		FlushErrorState();

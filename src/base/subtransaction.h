@@ -14,7 +14,8 @@
 
 /*
  * Calls function(arg) as a subtransaction.  Returns NULL, or the error that it
- * raised, in the caller's memory context: then all that it did is rolled back.
+ * raised, in the caller's memory context: then all that it did is rolled back.  If
+ * the caller holds off interrupts, they are held off after an error, too.
  */
 extern ErrorData *pgscale_subtransaction_run(void (*function) (void *arg), void *arg);
 

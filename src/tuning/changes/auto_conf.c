@@ -52,13 +52,6 @@
 /* Values of more than so much are shown shortened. */
 #define SHOWN	100
 
-/* Of names of settings, as guc.c compares them. */
-static bool
-same_name(const char *a, const char *b)
-{
-	return pg_strcasecmp(a, b) == 0;
-}
-
 bool
 pgscale_tuning_line_same(const char *a, const char *b)
 {
@@ -120,37 +113,23 @@ check_lines(const PgscaleTuningLines *lines)
 	}
 }
 
-/* ALTER SYSTEM renames a new file over this one: over a link, whose target would then be forgotten. */
-static void
-check_plain(void)
+void
+pgscale_tuning_lines_read(PgscaleTuningLines *lines, bool look)
 {
+	ConfigVariable *tail = NULL;
 	struct stat status;
+	FILE	   *file;
 
-	if (lstat(PG_AUTOCONF_FILENAME, &status) == 0 && S_ISLNK(status.st_mode))
+	/*
+	 * ALTER SYSTEM renames a new file over this one: over a link, whose
+	 * target would then be forgotten.
+	 */
+	if (!look && lstat(PG_AUTOCONF_FILENAME, &status) == 0 && S_ISLNK(status.st_mode))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("file \"%s\" is a symbolic link", PG_AUTOCONF_FILENAME),
 				 errdetail("Any ALTER SYSTEM would replace the link by a file of its own."),
 				 errhint("Change the setting by the software that made the link, or replace the link by the file.")));
-}
-
-static void
-raise_broken(void)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_CONFIG_FILE_ERROR),
-			 errmsg("could not parse contents of file \"%s\"", PG_AUTOCONF_FILENAME),
-			 errhint("The server's log names the line.  Correct it by hand.")));
-}
-
-void
-pgscale_tuning_lines_read(PgscaleTuningLines *lines, bool look)
-{
-	ConfigVariable *tail = NULL;
-	FILE	   *file;
-
-	if (!look)
-		check_plain();
 	file = AllocateFile(PG_AUTOCONF_FILENAME, "r");
 	lines->head = NULL;
 	lines->known = true;
@@ -161,16 +140,16 @@ pgscale_tuning_lines_read(PgscaleTuningLines *lines, bool look)
 				(errcode_for_file_access(),
 				 errmsg("could not open file \"%s\": %m", PG_AUTOCONF_FILENAME),
 				 errhint("The file must be the server's own.")));
-	if (file)
-		lines->known = ParseConfigFp(file, PG_AUTOCONF_FILENAME, 0, look ? DEBUG1 : LOG, &lines->head, &tail);
-	else
-		lines->known = false;
+	lines->known = file && ParseConfigFp(file, PG_AUTOCONF_FILENAME, 0, look ? DEBUG1 : LOG, &lines->head, &tail);
 	if (file)
 		FreeFile(file);
 	if (look)
 		return;
 	if (!lines->known)
-		raise_broken();
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIG_FILE_ERROR),
+				 errmsg("could not parse contents of file \"%s\"", PG_AUTOCONF_FILENAME),
+				 errhint("The server's log names the line.  Correct it by hand.")));
 	check_lines(lines);
 }
 
@@ -180,24 +159,9 @@ pgscale_tuning_line_of(const PgscaleTuningLines *lines, const char *setting)
 	const char *value = NULL;
 
 	for (ConfigVariable *line = lines->head; line; line = line->next)
-		if (same_name(line->name, setting))
+		if (pg_strcasecmp(line->name, setting) == 0)
 			value = line->value;
 	return value;
-}
-
-/* Adds a hint to the server's own error that is being handled, unless it has one. */
-static void
-auto_conf_rethrow(MemoryContext context, const char *hint)
-{
-	ErrorData  *error;
-
-	MemoryContextSwitchTo(context);
-	error = CopyErrorData();
-	FlushErrorState();
-	/* a cancel is not for want of anything */
-	if (!error->hint && ERRCODE_TO_CATEGORY(error->sqlerrcode) != ERRCODE_OPERATOR_INTERVENTION)
-		error->hint = pstrdup(hint);
-	ReThrowError(error);
 }
 
 /* Settings that name a file without which the server does not start, or does not do what is set. */
@@ -207,23 +171,19 @@ static const char *const files[] = {
 };
 
 static void
-raise_no_file(const char *setting, const char *path)
-{
-	const bool	missing = errno == ENOENT || errno == ENOTDIR;
-
-	ereport(ERROR,
-			(errcode_for_file_access(),
-			 errmsg("could not access file \"%s\" that \"%s\" would name: %m", path, setting),
-			 missing ? errhint("Put the file in its place first.")
-			 : errhint("The operating system user that runs the server must be able to read the file.")));
-}
-
-static void
-check_files(const char *setting, const char *value)
+check_file(const char *setting, const char *value)
 {
 	for (int i = 0; files[i]; i++)
 		if (strcmp(setting, files[i]) == 0 && *value && access(value, R_OK) != 0)
-			raise_no_file(setting, value);
+		{
+			const bool	missing = errno == ENOENT || errno == ENOTDIR;
+
+			ereport(ERROR,
+					(errcode_for_file_access(),
+					 errmsg("could not access file \"%s\" that \"%s\" would name: %m", value, setting),
+					 missing ? errhint("Put the file in its place first.")
+					 : errhint("The operating system user that runs the server must be able to read the file.")));
+		}
 }
 
 /* Would the server take this value from its files? */
@@ -243,10 +203,18 @@ check_value(const struct config_generic *record, const char *value)
 	}
 	PG_CATCH();
 	{
-		auto_conf_rethrow(context, "pg_settings has its range, unit and values.");
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		/* a cancel is not for want of anything */
+		if (!error->hint && ERRCODE_TO_CATEGORY(error->sqlerrcode) != ERRCODE_OPERATOR_INTERVENTION)
+			error->hint = pstrdup("pg_settings has its range, unit and values.");
+		ReThrowError(error);
 	}
 	PG_END_TRY();
-	check_files(record->name, value);
+	check_file(record->name, value);
 }
 
 const char *

@@ -1,10 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * changes.h
- *	  Common parts of the procedures that change settings.
- *
- * Each one begins, checks its arguments, locks, remembers the old line and checks
- * again; then pgscale_tuning_change_one() does the rest.
+ *	  What is checked before a setting is changed, and remembered to judge the change.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -15,35 +12,9 @@
 
 #include "postgres.h"
 
-#include "fmgr.h"
 #include "nodes/pg_list.h"
 
 #include "tuning/changes/journal.h"
-
-/* An argument that must be true or false; and the error of one that is NULL. */
-extern bool pgscale_tuning_change_bool(FunctionCallInfo fcinfo, int number, const char *name);
-extern void pgscale_tuning_change_null(const char *parameter, const char *hint);
-
-/*
- * Before anything else.  Leaves a connection to SPI, whose memory holds what is
- * needed until the end.
- */
-extern void pgscale_tuning_change_begin(FunctionCallInfo fcinfo, const char *procedure, bool reload);
-
-/* From now on there are no other changes, in any database. */
-extern void pgscale_tuning_change_lock(void);
-
-/* Reads the line that the setting has, and what it is judged by. */
-extern void pgscale_tuning_change_remember(PgscaleTuningChange *change);
-
-/* Warns if that line could not be put back. */
-extern void pgscale_tuning_change_check_old(const PgscaleTuningChange *change);
-
-/* Makes one change and ends the call. */
-extern Datum pgscale_tuning_change_one(FunctionCallInfo fcinfo, PgscaleTuningChange *change, bool reload);
-
-/* How a value is set by hand, as a statement for a hint. */
-extern const char *pgscale_tuning_change_statement(const char *setting, const char *value, bool force);
 
 /* start_check.c: would the server start with a setting changed? */
 

@@ -74,6 +74,20 @@ journal_finish(void)
 	PopActiveSnapshot();
 }
 
+int64
+pgscale_tuning_journal_number(const char *query, const char *setting)
+{
+	PgscaleParameters parameters = {0};
+	int64		number;
+
+	if (setting)
+		pgscale_table_add_text(&parameters, setting);
+	journal_execute(query, &parameters);
+	number = pgscale_table_bigint(0, 1);
+	journal_finish();
+	return number;
+}
+
 /* Of what returns nothing. */
 static uint64
 execute_all(const char *statement, PgscaleParameters *parameters)
@@ -287,61 +301,38 @@ pgscale_tuning_journal_applied(const PgscaleTuningChange *change)
 }
 
 void
-pgscale_tuning_journal_noted(int64 id, int sqlstate, const char *message)
+pgscale_tuning_journal_error(int64 id, bool failed, int sqlstate, const char *message)
 {
 	PgscaleParameters parameters = {0};
 
 	pgscale_table_add_bigint(&parameters, id);
+	pgscale_table_add(&parameters, BOOLOID, BoolGetDatum(failed));
 	pgscale_table_add_text(&parameters, unpack_sql_state(sqlstate));
 	pgscale_table_add_text(&parameters, message);
-	execute_all("UPDATE pgscale_internal.tuning_change SET sqlstate = $2, message = $3 WHERE change = $1", &parameters);
+	execute_all("UPDATE pgscale_internal.tuning_change SET state = CASE WHEN $2 THEN 'failed' ELSE state END, sqlstate = $3,"
+				" message = $4 WHERE change = $1", &parameters);
 }
 
-void
-pgscale_tuning_journal_failed(int64 id, int sqlstate, const char *message)
+static void
+update_change(int64 id, const char *column, Oid type, Datum value)
 {
 	PgscaleParameters parameters = {0};
 
 	pgscale_table_add_bigint(&parameters, id);
-	pgscale_table_add_text(&parameters, unpack_sql_state(sqlstate));
-	pgscale_table_add_text(&parameters, message);
-	execute_all("UPDATE pgscale_internal.tuning_change SET state = 'failed', sqlstate = $2, message = $3 WHERE change = $1",
-				&parameters);
+	pgscale_table_add(&parameters, type, value);
+	execute_all(psprintf("UPDATE pgscale_internal.tuning_change SET %s = $2 WHERE change = $1", column), &parameters);
 }
 
 void
 pgscale_tuning_journal_effective(int64 id, TimestampTz at)
 {
-	PgscaleParameters parameters = {0};
-
-	pgscale_table_add_bigint(&parameters, id);
-	add_time(&parameters, at);
-	execute_all("UPDATE pgscale_internal.tuning_change SET effective_at = $2 WHERE change = $1", &parameters);
+	update_change(id, "effective_at", TIMESTAMPTZOID, TimestampTzGetDatum(at));
 }
 
 void
 pgscale_tuning_journal_outcome(int64 id, const Jsonb *outcome)
 {
-	PgscaleParameters parameters = {0};
-
-	pgscale_table_add_bigint(&parameters, id);
-	add_pointer(&parameters, JSONBOID, outcome);
-	execute_all("UPDATE pgscale_internal.tuning_change SET outcome = $2 WHERE change = $1", &parameters);
-}
-
-/*
- * The line is neither the old one nor the new one.  Taken for made, it can be
- * reverted, if what has changed the line since is; and not before, as the line is
- * not what it would have made.  Taken for not made, it could not.
- */
-static void
-tell_unknown(int64 id)
-{
-	PgscaleParameters parameters = {0};
-
-	pgscale_table_add_bigint(&parameters, id);
-	execute_all("UPDATE pgscale_internal.tuning_change SET message = 'the session ended, and the line has been changed by hand since:"
-				" whether this change was made is not known' WHERE change = $1", &parameters);
+	update_change(id, "outcome", JSONBOID, JsonbPGetDatum(outcome));
 }
 
 void
@@ -371,31 +362,48 @@ pgscale_tuning_journal_reconcile(void)
 
 		if (!made && (changes[i].elsewhere || pgscale_tuning_line_same(line, changes[i].old_value)))
 		{
-			pgscale_tuning_journal_failed(changes[i].id, ERRCODE_CRASH_SHUTDOWN, changes[i].elsewhere
-										  ? psprintf("the session ended before it was known whether the change was made on %s;"
-													 " this node does not have it", changes[i].node)
-										  : "the session ended before the change was made");
+			pgscale_tuning_journal_error(changes[i].id, true, ERRCODE_CRASH_SHUTDOWN, changes[i].elsewhere
+										 ? psprintf("the session ended before it was known whether the change was made on %s;"
+													" this node does not have it", changes[i].node)
+										 : "the session ended before the change was made");
 			continue;
 		}
 		changes[i].applied_at = changes[i].requested_at;	/* about then */
 		pgscale_tuning_journal_applied(&changes[i]);
+
+		/*
+		 * The line is neither the old one nor the new one.  Taken for made,
+		 * it can be reverted, if what has changed the line since is; and not
+		 * before, as the line is not what it would have made.  Taken for not
+		 * made, it could not.
+		 */
 		if (!made)
-			tell_unknown(changes[i].id);
+			update_change(changes[i].id, "message", TEXTOID,
+						  CStringGetTextDatum("the session ended, and the line has been changed by hand since:"
+											  " whether this change was made is not known"));
 	}
 	CommandCounterIncrement();
+}
+
+/* A value of the changes of the setting since this one, which the caller has to journal_finish(). */
+static void
+query_later(const PgscaleTuningChange *change, const char *value)
+{
+	PgscaleParameters parameters = {0};
+
+	pgscale_table_add_bigint(&parameters, change->id);
+	pgscale_table_add_text(&parameters, change->setting);
+	pgscale_table_add_here(&parameters);
+	journal_execute(psprintf("SELECT %s FROM pgscale_internal.tuning_change WHERE setting = $2 AND change > $1 AND"
+							 PGSCALE_TABLE_HERE(3, 4), value), &parameters);
 }
 
 int64
 pgscale_tuning_journal_later(const PgscaleTuningChange *change)
 {
-	PgscaleParameters parameters = {0};
 	int64		later;
 
-	pgscale_table_add_bigint(&parameters, change->id);
-	pgscale_table_add_text(&parameters, change->setting);
-	pgscale_table_add_here(&parameters);
-	journal_execute("SELECT max(change) FROM pgscale_internal.tuning_change WHERE setting = $2 AND change > $1 AND" PGSCALE_TABLE_HERE(3, 4)
-					"AND state = 'applied' AND revert_of IS NULL", &parameters);
+	query_later(change, "max(change) FILTER (WHERE state = 'applied' AND revert_of IS NULL)");
 	later = pgscale_table_bigint(0, 1);
 	journal_finish();
 	return later;
@@ -421,14 +429,9 @@ pgscale_tuning_journal_others(int64 id, TimestampTz since, TimestampTz until)
 TimestampTz
 pgscale_tuning_journal_next(const PgscaleTuningChange *change)
 {
-	PgscaleParameters parameters = {0};
 	TimestampTz next;
 
-	pgscale_table_add_bigint(&parameters, change->id);
-	pgscale_table_add_text(&parameters, change->setting);
-	pgscale_table_add_here(&parameters);
-	journal_execute("SELECT min(applied_at) FROM pgscale_internal.tuning_change WHERE setting = $2 AND change > $1 AND"
-					PGSCALE_TABLE_HERE(3, 4), &parameters);
+	query_later(change, "min(applied_at)");
 	next = time_column(0, 1);
 	journal_finish();
 	return next == 0 ? DT_NOEND : next;
@@ -514,6 +517,12 @@ put_value(Datum *value, bool *null, const char *setting, const char *text)
 		*value = CStringGetTextDatum(shown);
 }
 
+/* What tuning_journal() shows, in its order, behind the columns that are read for it. */
+#define JOURNAL_COLUMNS \
+	"change, setting, old_value, new_value, state, requested_by, acting_as, requested_at, applied_at, effective_at, reason, evidence," \
+	" outcome, revert_of, reverted_by, sqlstate, message, node, old_in_force"
+#define JOURNAL_FIRST	23
+
 /*
  * pgscale_internal.tuning_journal(): values that the user may not see are NULL, and what seems to be a
  * secret is hidden from all but superusers.
@@ -529,8 +538,7 @@ pgscale_tuning_journal(PG_FUNCTION_ARGS)
 
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
 	pgscale_tuning_lines_read(&lines, true);
-	n = journal_execute("SELECT " CHANGE_COLUMNS ", requested_by, acting_as, outcome, sqlstate, message,"
-						" superseded, begun IS NOT NULL, begun_value, old_in_force"
+	n = journal_execute("SELECT " CHANGE_COLUMNS ", superseded, begun IS NOT NULL, begun_value, " JOURNAL_COLUMNS
 						" FROM " FOLLOWED " c LEFT JOIN (SELECT change AS begun, new_value AS begun_value"
 						" FROM pgscale_internal.tuning_change) b USING (begun) ORDER BY change", &none);
 	for (uint64 i = 0; i < n; i++)
@@ -544,7 +552,7 @@ pgscale_tuning_journal(PG_FUNCTION_ARGS)
 
 		read_change(&change, i, context);
 		visible = pgscale_tuning_line_visible(change.setting);
-		state = state_shown(&change, pgscale_table_bool(i, 25), pgscale_table_bool(i, 26), pgscale_table_text(i, 27), &lines);
+		state = state_shown(&change, pgscale_table_bool(i, 20), pgscale_table_bool(i, 21), pgscale_table_text(i, 22), &lines);
 
 		/*
 		 * what this server says of itself is nothing about a line that it has
@@ -554,35 +562,17 @@ pgscale_tuning_journal(PG_FUNCTION_ARGS)
 			(change.elsewhere && !pgscale_tuning_line_same(pgscale_tuning_line_of(&lines, change.setting),
 														   change.new_value))
 			? change.effective_at : pgscale_tuning_journal_effective_at(&change);
-		values[0] = Int64GetDatum(change.id);
-		values[1] = CStringGetTextDatum(change.setting);
+		for (int column = 0; column < lengthof(values); column++)
+			values[column] = pgscale_table_column(i, JOURNAL_FIRST + column, &nulls[column]);
 		put_value(&values[2], &nulls[2], change.setting, change.old_value);
 		put_value(&values[3], &nulls[3], change.setting, change.new_value);
 		values[4] = CStringGetTextDatum(state);
-		values[5] = pgscale_table_column(i, 20, &nulls[5]);
-		values[6] = pgscale_table_column(i, 21, &nulls[6]);
-		values[7] = TimestampTzGetDatum(change.requested_at);
-		values[8] = TimestampTzGetDatum(change.applied_at);
-		nulls[8] = change.applied_at == 0;
 		values[9] = TimestampTzGetDatum(effective_at);
 		nulls[9] = effective_at == 0;
-		nulls[10] = !change.reason;
-		if (change.reason)
-			values[10] = CStringGetTextDatum(change.reason);
-		values[11] = pgscale_table_column(i, 13, &nulls[11]);
-		values[12] = pgscale_table_column(i, 22, &nulls[12]);
-		values[13] = Int64GetDatum(change.revert_of);
-		nulls[13] = change.revert_of == 0;
-		values[14] = Int64GetDatum(change.reverted_by);
-		nulls[14] = change.reverted_by == 0;
-		values[15] = pgscale_table_column(i, 23, &nulls[15]);
 		/* of an error: it may quote them */
-		values[16] = pgscale_table_column(i, 24, &nulls[16]);
 		nulls[16] |= !visible || (pgscale_secret_setting(change.setting, change.new_value) && !superuser());
 		nulls[17] = !pgscale_tuning_line_visible("data_directory");
-		if (!nulls[17])
-			values[17] = CStringGetTextDatum(change.node);
-		put_value(&values[18], &nulls[18], change.setting, pgscale_table_text(i, 28));
+		put_value(&values[18], &nulls[18], change.setting, nulls[18] ? NULL : TextDatumGetCString(values[18]));
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	}
 	journal_finish();

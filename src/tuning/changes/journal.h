@@ -61,6 +61,9 @@ typedef struct PgscaleTuningChange
  * current memory context.
  */
 
+/* The bigint that a query on the server's catalogs and files has as its result; setting: its $1, unless NULL. */
+extern int64 pgscale_tuning_journal_number(const char *query, const char *setting);
+
 /* Adds it as begun, and returns its id. */
 extern int64 pgscale_tuning_journal_begin(const PgscaleTuningChange *change);
 
@@ -72,10 +75,9 @@ extern void pgscale_tuning_journal_hold(const PgscaleTuningChange *change);
 
 /* What has become of it; and of what it was to revert.  applied_at 0 is now. */
 extern void pgscale_tuning_journal_applied(const PgscaleTuningChange *change);
-extern void pgscale_tuning_journal_failed(int64 id, int sqlstate, const char *message);
 
-/* What went wrong, whatever its state is. */
-extern void pgscale_tuning_journal_noted(int64 id, int sqlstate, const char *message);
+/* What went wrong; and if it failed, that it was not made. */
+extern void pgscale_tuning_journal_error(int64 id, bool failed, int sqlstate, const char *message);
 
 extern void pgscale_tuning_journal_effective(int64 id, TimestampTz at);
 extern void pgscale_tuning_journal_outcome(int64 id, const Jsonb *outcome);

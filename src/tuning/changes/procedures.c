@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * procedures.c
- *	  The procedures that change settings; revert.c reverts a change.
+ *	  The procedures that change settings, and the one that reverts a change.
  *
  * ALTER SYSTEM is not part of a transaction.  So the row of the journal, with the
  * present line of the setting, is committed and on disk before the file is touched, and
@@ -17,6 +17,11 @@
  *
  * Statements on the journal run as its owner.  ALTER SYSTEM and the reload run with the
  * caller's privileges.
+ *
+ * A revert restores the previous line if the present one is the one that the change
+ * made: later changes by hand are not undone without force.  Nor is a change below a
+ * later one of the same setting, because the old value of the later one would become
+ * wrong; with force both are reverted.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -38,10 +43,10 @@
 #include "storage/lmgr.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/guc_tables.h"
 #include "utils/lsyscache.h"
-#include "utils/resowner.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
@@ -59,6 +64,7 @@
 PG_FUNCTION_INFO_V1(pgscale_tuning_set);
 PG_FUNCTION_INFO_V1(pgscale_tuning_apply);
 PG_FUNCTION_INFO_V1(pgscale_tuning_apply_all);
+PG_FUNCTION_INFO_V1(pgscale_tuning_revert);
 
 /* No object has this identifier; among those of the settings' privileges. */
 #define LOCK_CLASS		ParameterAclRelationId
@@ -93,30 +99,12 @@ next_transaction(void)
 	wait_for_no_standby();
 }
 
-static void
-check_reload(void)
-{
-	bool		isnull;
-	bool		may;
-
-	PushActiveSnapshot(GetTransactionSnapshot());
-	SPI_execute("SELECT pg_catalog.has_function_privilege('pg_catalog.pg_reload_conf()'::pg_catalog.text, 'EXECUTE'::pg_catalog.text)",
-				true, 0);
-	may = DatumGetBool(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
-	PopActiveSnapshot();
-	if (!may)
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("permission denied to reload the configuration"),
-				 errhint("A superuser can GRANT EXECUTE ON FUNCTION pg_reload_conf().")));
-}
-
 /*
  * Before anything else.  Leaves a connection to SPI, whose memory holds what is
  * needed until the end.
  */
-void
-pgscale_tuning_change_begin(FunctionCallInfo fcinfo, const char *procedure, bool reload)
+static void
+change_begin(FunctionCallInfo fcinfo, const char *procedure, bool reload)
 {
 	CallContext *context = castNode(CallContext, fcinfo->context);
 
@@ -139,13 +127,17 @@ pgscale_tuning_change_begin(FunctionCallInfo fcinfo, const char *procedure, bool
 				 errhint("SET default_transaction_read_only = off.")));
 	wait_for_no_standby();
 	SPI_connect_ext(SPI_OPT_NONATOMIC);
-	if (reload)
-		check_reload();
+	if (reload && !DatumGetBool(DirectFunctionCall2(has_function_privilege_id, ObjectIdGetDatum(F_PG_RELOAD_CONF),
+													CStringGetTextDatum("EXECUTE"))))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied to reload the configuration"),
+				 errhint("A superuser can GRANT EXECUTE ON FUNCTION pg_reload_conf().")));
 }
 
 /* From now on there are no other changes, in any database. */
-void
-pgscale_tuning_change_lock(void)
+static void
+change_lock(void)
 {
 	LockSharedObjectForSession(LOCK_CLASS, LOCK_OBJECT, LOCK_SUB, ExclusiveLock);
 	/* sees what the last one to hold it has done */
@@ -164,8 +156,8 @@ end_call(void)
 }
 
 /* Reads the line that the setting has, and what it is judged by. */
-void
-pgscale_tuning_change_remember(PgscaleTuningChange *change)
+static void
+change_remember(PgscaleTuningChange *change)
 {
 	PgscaleTuningLines lines;
 	const char *line;
@@ -182,36 +174,19 @@ pgscale_tuning_change_remember(PgscaleTuningChange *change)
 	pgscale_tuning_verify_remember(change);
 }
 
-/* Changes the line; NULL, or the error that it was, with what has become of the line. */
-static ErrorData *
-change_act(const PgscaleTuningChange *change, volatile PgscaleTuningLineFate *fate)
+/* A change of a line, and what has become of the line. */
+typedef struct LineChange
 {
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	ErrorData  *volatile error = NULL;
+	const PgscaleTuningChange *change;
+	volatile PgscaleTuningLineFate fate;
+} LineChange;
 
-	BeginInternalSubTransaction(NULL);
-	PG_TRY();
-	{
-		pgscale_tuning_line_change(change->setting, change->old_value, change->new_value, fate);
-		ReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		/*
-		 * Whichever it is, no cancel, is raised again once the journal has it
-		 * and the line's fate.
-		 */
-		HOLD_INTERRUPTS();		/* the error has let go of them all */
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-	}
-	PG_END_TRY();
-	MemoryContextSwitchTo(context);
-	CurrentResourceOwner = owner;
-	return error;
+static void
+change_line(void *arg)
+{
+	LineChange *line = arg;
+
+	pgscale_tuning_line_change(line->change->setting, line->change->old_value, line->change->new_value, &line->fate);
 }
 
 /*
@@ -222,24 +197,23 @@ change_act(const PgscaleTuningChange *change, volatile PgscaleTuningLineFate *fa
 static ErrorData *
 make_change(PgscaleTuningChange *change, bool *made)
 {
+	LineChange	line = {change, PGSCALE_LINE_KEPT};
 	ErrorData  *error;
-	volatile PgscaleTuningLineFate fate;
 	PgscaleTuningLines lines;
 
 	change->id = pgscale_tuning_journal_begin(change);
 	next_transaction();
 	pgscale_tuning_journal_hold(change);
 
+	/* Even a cancel is raised only when the journal has its row. */
 	HOLD_INTERRUPTS();
-	error = change_act(change, &fate);
-	*made = !error || fate == PGSCALE_LINE_CHANGED;
+	error = pgscale_subtransaction_run(change_line, &line);
+	*made = !error || line.fate == PGSCALE_LINE_CHANGED;
 	if (*made)
 		pgscale_tuning_journal_applied(change);
-	else if (fate == PGSCALE_LINE_KEPT)
-		pgscale_tuning_journal_failed(change->id, error->sqlerrcode, error->message);
 	/* what is not known stays begun, for pgscale_tuning_journal_reconcile() */
-	if (error && fate != PGSCALE_LINE_KEPT)
-		pgscale_tuning_journal_noted(change->id, error->sqlerrcode, error->message);
+	if (error)
+		pgscale_tuning_journal_error(change->id, line.fate == PGSCALE_LINE_KEPT, error->sqlerrcode, error->message);
 	next_transaction();
 	RESUME_INTERRUPTS();
 	if (error)
@@ -260,27 +234,17 @@ make_change(PgscaleTuningChange *change, bool *made)
 	return NULL;
 }
 
-static const PgscaleExtensionTable journal = {"tuning_change", "tuning journal"};
-
 /* Explains why the server will not have the value even then. */
 static void
-tell_overridden(const PgscaleTuningChange *change)
+notify_overridden(const PgscaleTuningChange *change)
 {
 	const struct config_generic *record = pgscale_compat_find_setting(change->setting);
-	PgscaleParameters parameters = {0};
-	int64		n;
 
 	if (record && record->reset_source == PGC_S_ARGV)
 		ereport(NOTICE,
 				(errmsg("the server's command line sets \"%s\", which overrides the change", change->setting)));
-	PushActiveSnapshot(GetTransactionSnapshot());
-	pgscale_table_add_text(&parameters, change->setting);
-	pgscale_table_execute(&journal, "SELECT count(*) FROM pg_db_role_setting, unnest(setconfig) c"
-						  " WHERE lower(split_part(c, '=', 1)) = lower($1)", &parameters, false);
-	n = pgscale_table_bigint(0, 1);
-	SPI_finish();
-	PopActiveSnapshot();
-	if (n > 0)
+	if (pgscale_tuning_journal_number("SELECT count(*) FROM pg_db_role_setting, unnest(setconfig) c"
+									  " WHERE lower(split_part(c, '=', 1)) = lower($1)", change->setting) > 0)
 		ereport(NOTICE,
 				(errmsg("\"%s\" has other values for some databases or roles, which override the change there",
 						change->setting),
@@ -294,18 +258,9 @@ tell_overridden(const PgscaleTuningChange *change)
 static bool
 files_are_taken(const PgscaleTuningChange *change)
 {
-	PgscaleParameters parameters = {0};
-	bool		taken;
-
-	PushActiveSnapshot(GetTransactionSnapshot());
-	pgscale_table_add_text(&parameters, change->setting);
-	pgscale_table_execute(&journal, "SELECT bool_or(applied) AND coalesce((SELECT applied FROM pg_file_settings"
-						  " WHERE lower(name) = lower($1) ORDER BY seqno DESC LIMIT 1), true) FROM pg_file_settings",
-						  &parameters, false);
-	taken = pgscale_table_bool(0, 1);
-	SPI_finish();
-	PopActiveSnapshot();
-	return taken;
+	return pgscale_tuning_journal_number("SELECT (bool_or(applied) AND coalesce((SELECT applied FROM pg_file_settings"
+										 " WHERE lower(name) = lower($1) ORDER BY seqno DESC LIMIT 1), true))::integer::bigint"
+										 " FROM pg_file_settings", change->setting) != 0;
 }
 
 /* What is left to do once changes were made, in the caller's name. */
@@ -325,7 +280,7 @@ reload_for(const PgscaleTuningChange *changes, int n, bool reload)
 	{
 		const struct config_generic *record = pgscale_compat_find_setting(changes[i].setting);
 
-		tell_overridden(&changes[i]);
+		notify_overridden(&changes[i]);
 		if (record && record->reset_source == PGC_S_ARGV)
 			continue;
 		if (record && record->context == PGC_POSTMASTER)
@@ -379,8 +334,8 @@ change_result(FunctionCallInfo fcinfo, Datum value)
 	return HeapTupleGetDatum(heap_form_tuple(tupdesc, &value, &isnull));
 }
 
-void
-pgscale_tuning_change_null(const char *parameter, const char *hint)
+static void
+raise_null(const char *parameter, const char *hint)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
@@ -392,21 +347,21 @@ static char *
 setting_argument(FunctionCallInfo fcinfo)
 {
 	if (PG_ARGISNULL(0))
-		pgscale_tuning_change_null("setting", "pg_settings lists the settings.");
+		raise_null("setting", "pg_settings lists the settings.");
 	return text_to_cstring(PG_GETARG_TEXT_PP(0));
 }
 
-bool
-pgscale_tuning_change_bool(FunctionCallInfo fcinfo, int number, const char *name)
+static bool
+bool_argument(FunctionCallInfo fcinfo, int number, const char *name)
 {
 	if (PG_ARGISNULL(number))
-		pgscale_tuning_change_null(name, "It is true or false.");
+		raise_null(name, "It is true or false.");
 	return PG_GETARG_BOOL(number);
 }
 
 /* Makes one change and ends the call. */
-Datum
-pgscale_tuning_change_one(FunctionCallInfo fcinfo, PgscaleTuningChange *change, bool reload)
+static Datum
+change_one(FunctionCallInfo fcinfo, PgscaleTuningChange *change, bool reload)
 {
 	bool		made;
 	ErrorData  *error = make_change(change, &made);
@@ -420,8 +375,8 @@ pgscale_tuning_change_one(FunctionCallInfo fcinfo, PgscaleTuningChange *change, 
 }
 
 /* What is there may be something that could not be put back. */
-void
-pgscale_tuning_change_check_old(const PgscaleTuningChange *change)
+static void
+check_old_line(const PgscaleTuningChange *change)
 {
 	if (!pgscale_tuning_line_valid(change->setting, change->old_value))
 		ereport(WARNING,
@@ -431,8 +386,9 @@ pgscale_tuning_change_check_old(const PgscaleTuningChange *change)
 				 errhint("pgscale.tuning_journal keeps it.")));
 }
 
-const char *
-pgscale_tuning_change_statement(const char *setting, const char *value, bool force)
+/* How a value is set by hand, as a statement for a hint. */
+static const char *
+change_statement(const char *setting, const char *value, bool force)
 {
 	value = pgscale_tuning_line_shown(setting, value, "...");
 	return psprintf("CALL pgscale.set(%s, %s%s)", quote_literal_cstr(setting), value ? quote_literal_cstr(value) : "NULL",
@@ -444,32 +400,32 @@ static void
 check_start(const PgscaleTuningChange *change)
 {
 	pgscale_tuning_start_check(change->setting, change->new_value,
-							   pgscale_tuning_change_statement(change->setting, change->new_value, true));
+							   change_statement(change->setting, change->new_value, true));
 }
 
 /* CALL pgscale.set(setting, value, reload, force, change): NULL removes the line. */
 Datum
 pgscale_tuning_set(PG_FUNCTION_ARGS)
 {
-	bool		reload = pgscale_tuning_change_bool(fcinfo, 2, "reload");
-	bool		force = pgscale_tuning_change_bool(fcinfo, 3, "force");
+	bool		reload = bool_argument(fcinfo, 2, "reload");
+	bool		force = bool_argument(fcinfo, 3, "force");
 	PgscaleTuningChange change = {0};
 
-	pgscale_tuning_change_begin(fcinfo, "set", reload);
+	change_begin(fcinfo, "set", reload);
 	change.setting = setting_argument(fcinfo);
 	change.new_value = PG_ARGISNULL(1) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(1));
 	change.setting = unconstify(char *, pgscale_tuning_line_check(change.setting, change.new_value));
-	pgscale_tuning_change_lock();
-	pgscale_tuning_change_remember(&change);
+	change_lock();
+	change_remember(&change);
 	if (!force)
 		check_start(&change);
-	pgscale_tuning_change_check_old(&change);
-	return pgscale_tuning_change_one(fcinfo, &change, reload);
+	check_old_line(&change);
+	return change_one(fcinfo, &change, reload);
 }
 
 /* What a rule has found, in the current memory context. */
 static PgscaleTuningFinding *
-change_ask(const PgscaleTuningRule *rule)
+query_rule(const PgscaleTuningRule *rule)
 {
 	PgscaleTuningFinding *finding;
 	int			settings;
@@ -495,7 +451,7 @@ all_findings(void)
 	List	   *findings = NIL;
 
 	for (int i = 0; (rule = pgscale_tuning_rule(i)) != NULL; i++)
-		for (PgscaleTuningFinding *finding = change_ask(rule); finding; finding = finding->next)
+		for (PgscaleTuningFinding *finding = query_rule(rule); finding; finding = finding->next)
 			findings = lappend(findings, finding);
 	return findings;
 }
@@ -521,7 +477,7 @@ static void
 raise_no_advice(const char *setting)
 {
 	const PgscaleTuningRule *rule = pgscale_tuning_rule_named(setting);
-	const PgscaleTuningFinding *finding = rule ? change_ask(rule) : NULL;
+	const PgscaleTuningFinding *finding = rule ? query_rule(rule) : NULL;
 	const char *why = finding && finding->verdict == PGSCALE_ADVISES
 		? psprintf("The advice is %s%s%s, which ALTER SYSTEM cannot set.", finding->recommended,
 				   finding->object ? " for " : "", finding->object ? finding->object : "")
@@ -538,13 +494,13 @@ raise_no_advice(const char *setting)
 Datum
 pgscale_tuning_apply(PG_FUNCTION_ARGS)
 {
-	bool		reload = pgscale_tuning_change_bool(fcinfo, 1, "reload");
+	bool		reload = bool_argument(fcinfo, 1, "reload");
 	PgscaleTuningChange change = {0};
 	const PgscaleTuningFinding *found = NULL;
 	ListCell   *cell;
 	char	   *setting;
 
-	pgscale_tuning_change_begin(fcinfo, "apply", reload);
+	change_begin(fcinfo, "apply", reload);
 	pgscale_preload_require();
 	setting = setting_argument(fcinfo);
 	if (!pgscale_compat_find_setting(setting))
@@ -560,11 +516,11 @@ pgscale_tuning_apply(PG_FUNCTION_ARGS)
 	if (!found)
 		raise_no_advice(setting);
 	change_follow(&change, found);
-	pgscale_tuning_change_lock();
-	pgscale_tuning_change_remember(&change);
+	change_lock();
+	change_remember(&change);
 	check_start(&change);
-	pgscale_tuning_change_check_old(&change);
-	return pgscale_tuning_change_one(fcinfo, &change, reload);
+	check_old_line(&change);
+	return change_one(fcinfo, &change, reload);
 }
 
 static int
@@ -603,7 +559,7 @@ advice_to_follow(void)
 
 /* Of what one advice failed for; the others are followed nevertheless. */
 static void
-tell_failed(const PgscaleTuningFinding *finding, const ErrorData *error, bool made)
+warn_failed(const PgscaleTuningFinding *finding, const ErrorData *error, bool made)
 {
 	ereport(WARNING,
 			(errcode(error->sqlerrcode),
@@ -626,7 +582,7 @@ follow_advice(void *arg)
 	Advice	   *advice = arg;
 
 	change_follow(advice->change, advice->finding);
-	pgscale_tuning_change_remember(advice->change);
+	change_remember(advice->change);
 	check_start(advice->change);
 }
 
@@ -635,7 +591,7 @@ follow_advice(void *arg)
  * what was changed before is reloaded and returned; only a cancel or the server's end is raised.
  */
 static bool
-follow_and_tell(PgscaleTuningChange *change, const PgscaleTuningFinding *finding)
+follow_or_warn(PgscaleTuningChange *change, const PgscaleTuningFinding *finding)
 {
 	Advice		advice = {change, finding};
 	ErrorData  *error;
@@ -654,11 +610,11 @@ follow_and_tell(PgscaleTuningChange *change, const PgscaleTuningFinding *finding
 					(errmsg("\"%s\" already is set to \"%s\", which is not in effect yet", change->setting, change->new_value)));
 			return false;
 		}
-		pgscale_tuning_change_check_old(change);
+		check_old_line(change);
 		error = make_change(change, &made);
 	}
 	if (error)
-		tell_failed(finding, error, made);
+		warn_failed(finding, error, made);
 	return made;
 }
 
@@ -666,8 +622,8 @@ follow_and_tell(PgscaleTuningChange *change, const PgscaleTuningFinding *finding
 Datum
 pgscale_tuning_apply_all(PG_FUNCTION_ARGS)
 {
-	bool		dry_run = pgscale_tuning_change_bool(fcinfo, 0, "dry_run");
-	bool		reload = pgscale_tuning_change_bool(fcinfo, 1, "reload");
+	bool		dry_run = bool_argument(fcinfo, 0, "dry_run");
+	bool		reload = bool_argument(fcinfo, 1, "reload");
 	List	   *advice;
 	ListCell   *cell;
 	PgscaleTuningChange *changes;
@@ -675,13 +631,13 @@ pgscale_tuning_apply_all(PG_FUNCTION_ARGS)
 	int			n = 0;
 	Datum		array;
 
-	pgscale_tuning_change_begin(fcinfo, "apply_all", reload);
+	change_begin(fcinfo, "apply_all", reload);
 	pgscale_preload_require();
 	advice = advice_to_follow();
 	changes = palloc0((list_length(advice) + 1) * sizeof(PgscaleTuningChange));
 	ids = palloc((list_length(advice) + 1) * sizeof(Datum));
 	if (!dry_run)
-		pgscale_tuning_change_lock();
+		change_lock();
 	foreach(cell, advice)
 	{
 		const PgscaleTuningFinding *finding = lfirst(cell);
@@ -694,7 +650,7 @@ pgscale_tuning_apply_all(PG_FUNCTION_ARGS)
 			continue;
 		}
 		CHECK_FOR_INTERRUPTS();
-		if (!follow_and_tell(&changes[n], finding))
+		if (!follow_or_warn(&changes[n], finding))
 			continue;
 		ids[n] = Int64GetDatum(changes[n].id);
 		n++;
@@ -712,4 +668,109 @@ pgscale_tuning_apply_all(PG_FUNCTION_ARGS)
 	else
 		SPI_finish();
 	return change_result(fcinfo, array);
+}
+
+/* May it be reverted, as far as the journal knows? */
+static void
+check_revertable(const PgscaleTuningChange *change, bool force)
+{
+	int64		later;
+
+	if (change->foreign)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("change " INT64_FORMAT " is of %s", change->id, change->foreign),
+				 errdetail("Its row came here with a copy of that journal."),
+				 errhint("Revert it there, or restore the previous value here: %s.",
+						 change_statement(change->setting, change->old_value, false))));
+	if (strcmp(change->state, PGSCALE_CHANGE_REVERTED) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("change " INT64_FORMAT " already was reverted, by change " INT64_FORMAT, change->id, change->reverted_by),
+				 errhint("To make it again: %s.", change_statement(change->setting, change->new_value, false))));
+	if (strcmp(change->state, PGSCALE_CHANGE_APPLIED) != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("change " INT64_FORMAT " was not made, so there is nothing to revert", change->id),
+				 errhint("pgscale.tuning_journal has its state and its error.")));
+	if (change->revert_of != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("change " INT64_FORMAT " is itself the revert of change " INT64_FORMAT, change->id, change->revert_of),
+				 errhint("To restore the previous value: %s.", change_statement(change->setting, change->old_value, false))));
+	later = pgscale_tuning_journal_later(change);
+	if (later != 0 && !force)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("\"%s\" was changed again since, by change " INT64_FORMAT, change->setting, later),
+				 errhint("Revert that change first; force => true reverts all changes since then along with this one.")));
+}
+
+/* Where it was made, as far as the user may know. */
+static const char *
+node_of(const PgscaleTuningChange *change)
+{
+	if (!change->other_node)
+		return "this node before its last promotion or restore";
+	return pgscale_tuning_line_visible("data_directory") ? psprintf("another node, %s", change->node) : "another node";
+}
+
+/* May the line that is there be replaced by the one that was before the change? */
+static void
+check_line(const PgscaleTuningChange *change, const PgscaleTuningChange *back, bool force)
+{
+	const char *was = pgscale_tuning_line_show(change->setting, change->new_value);
+	const char *is = pgscale_tuning_line_show(change->setting, back->old_value);
+	const char *back_to = pgscale_tuning_line_show(change->setting, change->old_value);
+
+	if (force || pgscale_tuning_line_same(back->old_value, change->new_value))
+		return;
+	if (!change->elsewhere)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("\"%s\" was changed by hand since change " INT64_FORMAT, change->setting, change->id),
+				 errdetail("\"%s\" had %s since then and has %s now.", PG_AUTOCONF_FILENAME, was, is),
+				 errhint("force => true overwrites it with %s.", back_to)));
+	if (!pgscale_tuning_line_same(back->old_value, change->old_value))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("change " INT64_FORMAT " was made on %s", change->id, node_of(change)),
+				 errdetail("\"%s\", which is not replicated, had %s there and has %s here.", PG_AUTOCONF_FILENAME, was, is),
+				 errhint("force => true overwrites it with %s.  To make the change here: %s.", back_to,
+						 change_statement(change->setting, change->new_value, false))));
+	ereport(NOTICE,
+			(errmsg("change " INT64_FORMAT " was made on %s, and \"%s\" here has what it had before",
+					change->id, node_of(change), PG_AUTOCONF_FILENAME)));
+}
+
+/* CALL pgscale.revert(change, reload, force, reverted_by) */
+Datum
+pgscale_tuning_revert(PG_FUNCTION_ARGS)
+{
+	bool		reload = bool_argument(fcinfo, 1, "reload");
+	bool		force = bool_argument(fcinfo, 2, "force");
+	PgscaleTuningChange change;
+	PgscaleTuningChange back = {0};
+
+	if (PG_ARGISNULL(0))
+		raise_null("change", "pgscale.tuning_journal lists the changes.");
+	change_begin(fcinfo, "revert", reload);
+	change_lock();
+	if (!pgscale_tuning_journal_get(PG_GETARG_INT64(0), &change))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("there is no change " INT64_FORMAT " in this database's journal", PG_GETARG_INT64(0)),
+				 errhint("pgscale.tuning_journal lists the changes. Each database with the extension has a journal of its own.")));
+	check_revertable(&change, force);
+	back.setting = unconstify(char *, pgscale_tuning_line_check(change.setting, change.old_value));
+	back.new_value = change.old_value;
+	back.revert_of = change.id;
+	change_remember(&back);
+	check_line(&change, &back, force);
+	if (!force)
+		pgscale_tuning_start_check(back.setting, back.new_value,
+								   psprintf("CALL pgscale.revert(" INT64_FORMAT ", force => true)", change.id));
+	if (force)
+		check_old_line(&back);
+	return change_one(fcinfo, &back, reload);
 }
