@@ -70,33 +70,22 @@ is_one_of(const char *setting, const char *const *names)
 	return false;
 }
 
-static int64
-ask_number(const char *query, const char *parameter)
+/* What the server would find in its command line or its files, with the change; NULL: nothing, or this major has not got it. */
+static const char *
+line_coming(const Change *change, const char *name)
 {
-	PgscaleParameters parameters = {0};
-	int64		number;
-
-	if (parameter)
-		pgscale_table_add_text(&parameters, parameter);
-	PushActiveSnapshot(GetTransactionSnapshot());
-	pgscale_table_execute(&journal, query, &parameters, false);
-	number = pgscale_table_bigint(0, 1);
-	SPI_finish();
-	PopActiveSnapshot();
-	return number;
-}
-
-/* What the files have for a setting, without or with the change; NULL: nothing. */
-static char *
-in_files(const Change *change, const char *name)
-{
+	const struct config_generic *record = pgscale_compat_find_setting(name);
+	const bool	changed = pg_strcasecmp(change->setting, name) == 0;
 	MemoryContext context = CurrentMemoryContext;
 	PgscaleParameters parameters = {0};
-	bool		changed = pg_strcasecmp(change->setting, name) == 0;
 	char	   *value = NULL;
 
+	if (!record)
+		return NULL;
+	if (record->reset_source == PGC_S_ARGV)
+		return GetConfigOption(name, false, false);
 	if (changed && change->value)
-		return pstrdup(change->value);
+		return change->value;
 	pgscale_table_add_text(&parameters, name);
 	pgscale_table_add(&parameters, BOOLOID, BoolGetDatum(changed));
 	PushActiveSnapshot(GetTransactionSnapshot());
@@ -113,68 +102,55 @@ in_files(const Change *change, const char *name)
 	return value;
 }
 
-/* A number as the server has it now, in the setting's unit; 0 if this major has not got it. */
-static int64
-start_running(const char *name)
+/* A text as the server will have it at its next start, or this if nothing sets it. */
+static const char *
+text_coming(const Change *change, const char *name, const char *otherwise)
 {
-	const struct config_generic *record = pgscale_compat_find_setting(name);
+	const char *text = line_coming(change, name);
 
-	if (!record)
-		return 0;
+	return text ? text : otherwise;
+}
+
+/* This value as a number, in the setting's unit; if it is none, the default. */
+static int64
+setting_number(const struct config_generic *record, const char *value)
+{
+	bool		truth;
+	int			number;
+
 	switch (record->vartype)
 	{
 		case PGC_BOOL:
-			return *pgscale_compat_of_bool(record)->variable;
+			return value && parse_bool(value, &truth) ? truth : pgscale_compat_of_bool(record)->boot_val;
+
 		case PGC_INT:
-			return *pgscale_compat_of_int(record)->variable;
+			return value && parse_int(value, &number, record->flags, NULL) ? number : pgscale_compat_of_int(record)->boot_val;
+
 		case PGC_ENUM:
-			return *pgscale_compat_of_enum(record)->variable;
+			return value && config_enum_lookup_by_name(unconstify(struct config_enum *, pgscale_compat_of_enum(record)), value, &number)
+				? number : pgscale_compat_of_enum(record)->boot_val;
+
 		default:
-			elog(ERROR, "setting \"%s\" is not a number", name);
+			elog(ERROR, "setting \"%s\" is not a number", record->name);
 	}
+}
+
+/* As the server has it now; 0 if this major has not got it. */
+static int64
+number_now(const char *name)
+{
+	const struct config_generic *record = pgscale_compat_find_setting(name);
+
+	return record ? setting_number(record, GetConfigOption(name, false, false)) : 0;
 }
 
 /* As it will have it at its next start. */
 static int64
-start_coming(const Change *change, const char *name)
-{
-	struct config_generic *record = pgscale_compat_find_setting(name);
-	char	   *text;
-	bool		truth;
-	int			number;
-
-	if (!record || record->reset_source == PGC_S_ARGV)
-		return start_running(name);
-	text = in_files(change, name);
-
-	switch (record->vartype)
-	{
-		case PGC_BOOL:
-			return text &&parse_bool(text, &truth) ? truth : pgscale_compat_of_bool(record)->boot_val;
-
-		case PGC_INT:
-			return text &&parse_int(text, &number, record->flags, NULL) ? number : pgscale_compat_of_int(record)->boot_val;
-
-		case PGC_ENUM:
-			return text &&config_enum_lookup_by_name((struct config_enum *) pgscale_compat_of_enum(record), text, &number)
-			?			number : pgscale_compat_of_enum(record)->boot_val;
-
-		default:
-			elog(ERROR, "setting \"%s\" is not a number", name);
-	}
-}
-
-/* A text as it will have it at its next start, or this if nothing sets it. */
-static const char *
-coming_text(const Change *change, const char *name, const char *otherwise)
+number_coming(const Change *change, const char *name)
 {
 	const struct config_generic *record = pgscale_compat_find_setting(name);
-	const char *text;
 
-	if (!record || record->reset_source == PGC_S_ARGV)
-		return record ? GetConfigOption(name, false, false) : otherwise;
-	text = in_files(change, name);
-	return text ? text : otherwise;
+	return record ? setting_number(record, line_coming(change, name)) : 0;
 }
 
 static void
@@ -197,58 +173,44 @@ check_wal_level(const Change *change)
 
 	if (pg_strcasecmp(change->setting, "wal_level") != 0)
 		return;
-	level = start_coming(change, "wal_level");
-	if (level == WAL_LEVEL_MINIMAL && ask_number("SELECT count(*) FROM pg_replication_slots WHERE NOT temporary", NULL) > 0)
+	level = number_coming(change, "wal_level");
+	if (level == WAL_LEVEL_MINIMAL && pgscale_tuning_journal_number("SELECT count(*) FROM pg_replication_slots WHERE NOT temporary", NULL) > 0)
 		start_refuse(change, "There are replication slots, which need more than a minimal \"wal_level\".");
 	if (level < WAL_LEVEL_LOGICAL && !raised &&
-		ask_number("SELECT count(*) FROM pg_replication_slots WHERE slot_type = 'logical' AND NOT temporary", NULL) > 0)
+		pgscale_tuning_journal_number("SELECT count(*) FROM pg_replication_slots WHERE slot_type = 'logical' AND NOT temporary", NULL) > 0)
 		start_refuse(change, "There are logical replication slots, which need a logical \"wal_level\".");
 }
 
-/* What is kept from one start to the next, and must have room. */
-static void
-start_check_room(const Change *change)
+/* What is kept from one start to the next. */
+typedef struct Kept
 {
-	static const struct
-	{
-		const char *setting;
-		const char *query;
-		const char *what;
-	}			kept[] =
-	{
-		{
-			"max_replication_slots", "SELECT count(*) FROM pg_replication_slots WHERE NOT temporary", "replication slots"
-		},
-		{
-			"max_prepared_transactions", "SELECT count(*) FROM pg_prepared_xacts", "prepared transactions"
-		},
+	const char *setting;
+	const char *query;
+	const char *what;
+	bool		unread;			/* if the setting is 0 */
+} Kept;
+
+/* Is there room for it? */
+static void
+check_room(const Change *change)
+{
+	/* before 18 there was one limit for slots and origins */
+	const char *origins = pgscale_compat_find_setting("max_active_replication_origins") ? "max_active_replication_origins" : "max_replication_slots";
+	const Kept	kept[] = {
+		{"max_replication_slots", "SELECT count(*) FROM pg_replication_slots WHERE NOT temporary", "replication slots", false},
+		{"max_prepared_transactions", "SELECT count(*) FROM pg_prepared_xacts", "prepared transactions", false},
+		{origins, "SELECT count(*) FROM pg_replication_origin_status", "replication origins with progress", true},
 	};
 
 	for (int i = 0; i < lengthof(kept); i++)
 		if (pg_strcasecmp(change->setting, kept[i].setting) == 0)
 		{
-			int64		n = ask_number(kept[i].query, NULL);
+			const int64 room = number_coming(change, kept[i].setting);
+			const int64 n = pgscale_tuning_journal_number(kept[i].query, NULL);
 
-			if (start_coming(change, kept[i].setting) < n)
+			if (room < n && !(room == 0 && kept[i].unread))
 				start_refuse(change, psprintf("There are " INT64_FORMAT " %s.", n, kept[i].what));
 		}
-}
-
-/* Where a subscription has come to, or another user of a replication origin. */
-static void
-check_origins(const Change *change)
-{
-	/* before 18 there was one limit for both */
-	const char *limit = pgscale_compat_find_setting("max_active_replication_origins") ? "max_active_replication_origins" : "max_replication_slots";
-	int64		room;
-	int64		n;
-
-	if (pg_strcasecmp(change->setting, limit) != 0)
-		return;
-	room = start_coming(change, limit);
-	n = ask_number("SELECT count(*) FROM pg_replication_origin_status", NULL);
-	if (room > 0 && room < n)	/* with 0 it does not read them */
-		start_refuse(change, psprintf("There are " INT64_FORMAT " replication origins with progress.", n));
 }
 
 /* Huge pages of a size in kB, 0: the usual one, of which *bytes is the size; those that the kernel may add, too. */
@@ -276,7 +238,7 @@ huge_pages_of(int64 size, int64 *bytes)
 static void
 check_huge_pages(const Change *change, double needs, bool grows)
 {
-	const int64 mode = start_coming(change, "huge_pages");
+	const int64 mode = number_coming(change, "huge_pages");
 	int64		size;
 	int64		pages;
 	PgscaleHugePageLimit limit;
@@ -284,8 +246,8 @@ check_huge_pages(const Change *change, double needs, bool grows)
 
 	if (mode == HUGE_PAGES_OFF)
 		return;
-	pages = huge_pages_of(start_coming(change, "huge_page_size"), &size);
-	if (mode == HUGE_PAGES_ON && start_coming(change, "shared_memory_type") != SHMEM_TYPE_MMAP)
+	pages = huge_pages_of(number_coming(change, "huge_page_size"), &size);
+	if (mode == HUGE_PAGES_ON && number_coming(change, "shared_memory_type") != SHMEM_TYPE_MMAP)
 		start_refuse(change, "\"huge_pages\" would be on, which takes the \"shared_memory_type\" mmap.");
 	if (pages < 0)
 		return;
@@ -305,7 +267,7 @@ check_huge_pages(const Change *change, double needs, bool grows)
 static void
 check_memory(const Change *change, double needs)
 {
-	const double has = (double) start_running("shared_memory_size") * PGSCALE_MB;
+	const double has = (double) number_now("shared_memory_size") * PGSCALE_MB;
 	int64		ram = pgscale_kernel_ram();
 	char		mode[8];
 
@@ -341,14 +303,14 @@ tls_options(const Change *change)
 	 * or set it before the server that is asked reads the files.  From 19 on
 	 * hosts_file has commands, too, and is read if ssl_sni is on.
 	 */
-	if (*coming_text(change, "ssl_passphrase_command", "") || start_coming(change, "ssl_sni"))
+	if (*text_coming(change, "ssl_passphrase_command", "") || number_coming(change, "ssl_sni"))
 		return list_make1(pstrdup("ssl=off"));
 	options = list_make1(pstrdup("ssl_passphrase_command="));
 	if (pgscale_compat_find_setting("ssl_sni"))
 		options = lappend(options, pstrdup("ssl_sni=off"));
 	for (int i = 0; i < lengthof(tls_files); i++)
 	{
-		const char *path = coming_text(change, tls_files[i][0], tls_files[i][1]);
+		const char *path = text_coming(change, tls_files[i][0], tls_files[i][1]);
 
 		if (pgscale_compat_find_setting(tls_files[i][0]) && *path && !is_absolute_path(path))
 			options = lappend(options, psprintf("%s=%s/%s", tls_files[i][0], DataDir, path));
@@ -397,7 +359,6 @@ static const char *const socket_settings[] = {"unix_socket_directories", "unix_s
 static void
 check_sockets(const Change *change)
 {
-	char	   *text;
 	const char *group;
 	char	   *end;
 	List	   *folders;
@@ -407,14 +368,10 @@ check_sockets(const Change *change)
 
 	if (!is_one_of(change->setting, socket_settings))
 		return;
-	text = in_files(change, "unix_socket_directories");
-
-	if (!text)
-		text = DEFAULT_PGSOCKET_DIR[0] ? pstrdup(DEFAULT_PGSOCKET_DIR) : NULL;
-
-	if (!text ||!SplitDirectoriesString(text, ',', &folders) || folders == NIL)
+	if (!SplitDirectoriesString(pstrdup(text_coming(change, "unix_socket_directories", DEFAULT_PGSOCKET_DIR)), ',', &folders) ||
+		folders == NIL)
 		return;
-	port = start_coming(change, "port");
+	port = number_coming(change, "port");
 	foreach(cell, folders)
 	{
 		const char *folder = lfirst(cell);
@@ -424,7 +381,7 @@ check_sockets(const Change *change)
 	}
 	if (!usable)
 		start_refuse(change, "It names no folder in which the server can make a socket.");
-	group = coming_text(change, "unix_socket_group", "");
+	group = text_coming(change, "unix_socket_group", "");
 	(void) strtoul(group, &end, 10);
 	if (*group && *end && !getgrnam(group))
 		start_refuse(change, psprintf("There is no group \"%s\" to own the sockets.", group));
@@ -439,9 +396,9 @@ check_log(const Change *change)
 	const char *folder;
 	char	   *above;
 
-	if (!is_one_of(change->setting, log_settings) || !start_coming(change, "logging_collector"))
+	if (!is_one_of(change->setting, log_settings) || !number_coming(change, "logging_collector"))
 		return;
-	folder = coming_text(change, "log_directory", "log");
+	folder = text_coming(change, "log_directory", "log");
 	above = make_absolute_path(folder);
 	get_parent_directory(above);
 	if (access(folder, W_OK | X_OK) != 0 && (errno != ENOENT || access(above, W_OK | X_OK) != 0))
@@ -494,53 +451,42 @@ is_library(const char *name, const char *folders)
 	return false;
 }
 
-/* Settings that name libraries: where a name without a folder is looked for, and where one in $libdir is. */
-static const struct
+/* Settings that name libraries. */
+typedef struct LibrarySetting
 {
-	const char *setting;
-	const char *folder;			/* NULL: dynamic_library_path */
+	const char *name;
+	const char *folder;			/* where a name without one is looked for;
+								 * NULL: dynamic_library_path */
 	bool		is_list;
 	bool		searched;		/* $libdir/NAME is looked for as NAME, where
 								 * the major does that */
-}			libraries[] =
+} LibrarySetting;
 
-{
-	{
-		"shared_preload_libraries", NULL, true, false
-	},
-	{
-		"session_preload_libraries", NULL, true, false
-	},
-	{
-		"local_preload_libraries", "$libdir/plugins", true, false
-	},
-	{
-		"archive_library", NULL, false, true
-	},
-	{
-		"oauth_validator_libraries", NULL, true, true
-	},
-	{
-		"jit_provider", "$libdir", false, false
-	},
+static const LibrarySetting library_settings[] = {
+	{"shared_preload_libraries", NULL, true, false},
+	{"session_preload_libraries", NULL, true, false},
+	{"local_preload_libraries", "$libdir/plugins", true, false},
+	{"archive_library", NULL, false, true},
+	{"oauth_validator_libraries", NULL, true, true},
+	{"jit_provider", "$libdir", false, false},
 };
 
 static void
-check_library(const Change *change, int i, const char *name, const char *path)
+check_library(const Change *change, const LibrarySetting *setting, const char *name, const char *path)
 {
 	const char *looked_for = name;
 
-	if (libraries[i].folder && !strchr(name, '/'))
-		looked_for = psprintf("%s/%s", libraries[i].folder, name);
-	else if (PGSCALE_LIBDIR_SEARCHED && libraries[i].searched && strncmp(name, "$libdir/", 8) == 0 && !strchr(name + 8, '/'))
+	if (setting->folder && !strchr(name, '/'))
+		looked_for = psprintf("%s/%s", setting->folder, name);
+	else if (PGSCALE_LIBDIR_SEARCHED && setting->searched && strncmp(name, "$libdir/", 8) == 0 && !strchr(name + 8, '/'))
 		looked_for = name + 8;
 	if (!is_library(looked_for, path))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_FILE),
 				 change->value ? errmsg("with \"%s\" set to %s, library \"%s\" of \"%s\" would not be found",
-										change->setting, change->value, name, libraries[i].setting)
+										change->setting, change->value, name, setting->name)
 				 : errmsg("without the line of \"%s\", library \"%s\" of \"%s\" would not be found",
-						  change->setting, name, libraries[i].setting),
+						  change->setting, name, setting->name),
 				 errhint("Install it first; %s skips this check.", change->force)));
 }
 
@@ -551,44 +497,31 @@ check_libraries(const Change *change)
 	const bool	moved = pg_strcasecmp(change->setting, "dynamic_library_path") == 0;
 	const char *path = NULL;
 
-	for (int i = 0; i < lengthof(libraries); i++)
+	for (int i = 0; i < lengthof(library_settings); i++)
 	{
+		const LibrarySetting *setting = &library_settings[i];
 		const char *value;
 		List	   *names;
 		ListCell   *cell;
 
-		if (!(moved && !libraries[i].folder) && pg_strcasecmp(change->setting, libraries[i].setting) != 0)
+		if (!(moved && !setting->folder) && pg_strcasecmp(change->setting, setting->name) != 0)
 			continue;
-		value = coming_text(change, libraries[i].setting, "");
+		value = text_coming(change, setting->name, "");
 		if (!path)
-			path = coming_text(change, "dynamic_library_path", "$libdir");
-		if (!libraries[i].is_list)
+			path = text_coming(change, "dynamic_library_path", "$libdir");
+		if (!setting->is_list)
 			names = *value ? list_make1(pstrdup(value)) : NIL;
 		else if (!SplitDirectoriesString(pstrdup(value), ',', &names))
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("invalid list syntax in parameter \"%s\"", libraries[i].setting),
+					 errmsg("invalid list syntax in parameter \"%s\"", setting->name),
 					 errhint("Separate the names with commas; double quotes are for names with commas and spaces.")));
 		foreach(cell, names)
-			check_library(change, i, lfirst(cell), path);
+			check_library(change, setting, lfirst(cell), path);
 	}
 	/* from then on the functions of this extension are looked for there, too */
 	if (moved && PGSCALE_LIBDIR_SEARCHED && !is_library("pgscale", path))
 		start_refuse(change, "The library of pgscale's own functions would not be found.");
-}
-
-/* How many processes have a queue of io_uring, at least. */
-static int64
-start_queues(int64 (*value) (const Change *, const char *), const Change *change)
-{
-	return value(change, "max_connections") + value(change, "max_worker_processes") + value(change, "max_wal_senders") +
-		value(change, "autovacuum_worker_slots");
-}
-
-static int64
-running_of(const Change *change, const char *name)
-{
-	return start_running(name);
 }
 
 /* Sets up that many queues, and removes them: returns 0, or the error's number. */
@@ -621,29 +554,37 @@ static const char *const queue_settings[] = {
 	"shared_buffers", NULL
 };
 
+/* So many processes have a queue, at least. */
+static const char *const queue_owners[] = {"max_connections", "max_worker_processes", "max_wal_senders", "autovacuum_worker_slots"};
+
 /* Each process has a queue, which the postmaster sets up at its start. */
 static void
 check_io_uring(const Change *change)
 {
 	struct rlimit limit;
-	int64		n;
+	int64		n = 0;
+	int64		had = 0;
 	int64		entries;
 	int			error;
 
-	if (!is_one_of(change->setting, queue_settings) || pg_strcasecmp(coming_text(change, "io_method", ""), "io_uring") != 0)
+	if (!is_one_of(change->setting, queue_settings) || pg_strcasecmp(text_coming(change, "io_method", ""), "io_uring") != 0)
 		return;
-	n = start_queues(start_coming, change);
+	for (int i = 0; i < lengthof(queue_owners); i++)
+	{
+		n += number_coming(change, queue_owners[i]);
+		had += number_now(queue_owners[i]);
+	}
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && n > (int64) limit.rlim_cur)
 		start_refuse(change, psprintf("\"io_method\" would be io_uring: that takes more than " INT64_FORMAT " open files, and the limit is " INT64_FORMAT ".",
 									  n, (int64) limit.rlim_cur));
 	/* a server that has them needs only more */
 	if (pg_strcasecmp(GetConfigOption("io_method", false, false), "io_uring") == 0)
-		n -= start_queues(running_of, change);
+		n -= had;
 	if (n <= 0)
 		return;
-	entries = start_coming(change, "io_max_concurrency");
+	entries = number_coming(change, "io_max_concurrency");
 	if (entries < 0)			/* by the server's formula */
-		entries = Min(Max(start_coming(change, "shared_buffers") / n, 1), 64);
+		entries = Min(Max(number_coming(change, "shared_buffers") / n, 1), 64);
 	error = try_queues(n, entries);
 	if (error != 0 && error != EMFILE)
 		start_refuse(change, psprintf("\"io_method\" would be io_uring, and the kernel does not set up the queues: %s.", strerror(error)));
@@ -663,8 +604,8 @@ check_wal_disk(const Change *change)
 
 	if (!is_one_of(change->setting, wal_sizes))
 		return;
-	needs = (double) start_coming(change, change->setting) * PGSCALE_MB;
-	if (start_coming(change, change->setting) <= start_running(change->setting) || needs <= PGSCALE_WAL_DISK_TAKEN * room)
+	needs = (double) number_coming(change, change->setting) * PGSCALE_MB;
+	if (number_coming(change, change->setting) <= number_now(change->setting) || needs <= PGSCALE_WAL_DISK_TAKEN * room)
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_DISK_FULL),
@@ -694,16 +635,16 @@ static const char *const followed[] = {
 
 /* What standbys must have as well; whether they do is not known here. */
 static void
-tell_standbys(const Change *change)
+notify_standbys(const Change *change)
 {
 	int64		value;
 
 	if (!is_one_of(change->setting, followed))
 		return;
-	value = start_coming(change, change->setting);
-	if (value > start_running(change->setting) &&
-		ask_number("SELECT count(*) FROM pg_stat_replication r WHERE state IN ('streaming', 'catchup') AND NOT EXISTS"
-				   " (SELECT FROM pg_replication_slots s WHERE s.active_pid = r.pid AND s.slot_type = 'logical')", NULL) > 0)
+	value = number_coming(change, change->setting);
+	if (value > number_now(change->setting) &&
+		pgscale_tuning_journal_number("SELECT count(*) FROM pg_stat_replication r WHERE state IN ('streaming', 'catchup') AND NOT EXISTS"
+									  " (SELECT FROM pg_replication_slots s WHERE s.active_pid = r.pid AND s.slot_type = 'logical')", NULL) > 0)
 		ereport(NOTICE,
 				(errmsg("a standby on which \"%s\" is less than " INT64_FORMAT " stops replaying, and does not "
 						"start again",
@@ -719,12 +660,11 @@ pgscale_tuning_start_check(const char *setting, const char *value, const char *f
 	check_libraries(&change);
 	check_server(&change);
 	check_wal_level(&change);
-	start_check_room(&change);
-	check_origins(&change);
+	check_room(&change);
 	check_sockets(&change);
 	check_log(&change);
 	check_io_uring(&change);
 	check_wal_disk(&change);
 	check_patroni(&change);
-	tell_standbys(&change);
+	notify_standbys(&change);
 }
