@@ -8,11 +8,29 @@
  * empties the evidence.  Their values since it took effect are read.  The two windows
  * have the same length and are the nearest ones: the last before the change, and the
  * last until now, or until the next change of the setting.  The result is the
- * difference of the means with its confidence interval (verify_stats.c); if the
- * interval contains zero, the verdict is "cannot tell".
+ * difference of the means with its confidence interval; if the interval contains zero,
+ * the verdict is "cannot tell".
  *
  * Other changes meanwhile, such as the load, are not known, except changes of settings,
  * which are listed.
+ *
+ * A mean is the ratio of two sums: for example, the time of a transaction over the whole
+ * window, however unequal its parts are.  The mean of the parts' ratios is not, and
+ * ignores a stall without any transaction.  The precision of the ratio follows from its
+ * residuals, of - ratio * per, divided by the mean of per (W. G. Cochran, Sampling
+ * Techniques, 1977, ch. 6): below, these are the values.
+ *
+ * Five seconds of a server are much like the five before.  The usual standard error
+ * treats each value as independent, and would find a difference where there is none.
+ * So the series is cut into batches of the square root of its length, whose means
+ * depend on each other much less (batch means; Law, Simulation Modeling and Analysis,
+ * ch. 9.5.3).  The remaining dependence of the means is estimated by their correlation
+ * with the next one, r, as in a first-order autoregression: k of them are worth k (1 -
+ * r) / (1 + r) independent ones.
+ *
+ * Both means have variances of their own, hence Welch's interval (Biometrika 34, 1947)
+ * with Satterthwaite's degrees of freedom.  Student's quantile is G. W. Hill's
+ * algorithm 396 (CACM 13, 1970), exact to six digits.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -42,15 +60,142 @@
 #include "tuning/changes/auto_conf.h"
 #include "tuning/changes/changes.h"
 #include "tuning/changes/journal.h"
-#include "tuning/changes/verify_stats.h"
 #include "tuning/json.h"
 #include "tuning/rules/rule_table.h"
 
 PG_FUNCTION_INFO_V1(pgscale_tuning_verify);
 
+/* Of fewer values nothing is said. */
+#define SERIES_MIN	12
+
 #define WINDOW_MS	((int64) pgscale_tuning_evidence_ms() * PGSCALE_EVIDENCE_MAX)
 /* No verdict on less. */
-#define LEAST_MS	((int64) pgscale_tuning_evidence_ms() * PGSCALE_SERIES_MIN)
+#define LEAST_MS	((int64) pgscale_tuning_evidence_ms() * SERIES_MIN)
+
+/* Counts and what each is divided by, in the order of time. */
+typedef struct Series
+{
+	int			n;				/* pairs that are known */
+	double		mean;			/* the ratio of their sums; NaN: unknown */
+	double		variance;		/* of the mean; NaN: too few values */
+	double		df;				/* that the variance is known with */
+} Series;
+
+/* Of four means or so a correlation beyond that is chance. */
+#define MAX_CORRELATION 0.8
+
+static double
+square_of(double x)
+{
+	return x * x;
+}
+
+/* Values that are not finite are not known. */
+static Series
+series_of(const double *of, const double *per, int n)
+{
+	Series		series = {0, NAN, NAN, NAN};
+	double	   *residuals = palloc(Max(n, 1) * sizeof(double));
+	double	   *weights = palloc(Max(n, 1) * sizeof(double));
+	double	   *means;
+	int			length;
+	int			batches;
+	double		sum_of = 0;
+	double		sum_per = 0;
+	double		mean = 0;
+	double		squares = 0;
+	double		products = 0;
+	double		r;
+	double		independent;
+
+	for (int i = 0; i < n; i++)
+		if (isfinite(of[i]) && isfinite(per[i]))
+		{
+			residuals[series.n] = of[i];
+			weights[series.n++] = per[i];
+			sum_of += of[i];
+			sum_per += per[i];
+		}
+	if (!(sum_per > 0))
+		return series;
+	series.mean = sum_of / sum_per;
+	if (series.n < SERIES_MIN)
+		return series;
+	for (int i = 0; i < series.n; i++)
+		residuals[i] = (residuals[i] - series.mean * weights[i]) * series.n / sum_per;
+
+	length = (int) sqrt(series.n);
+	batches = series.n / length;
+	means = palloc0(batches * sizeof(double));
+	residuals += series.n - batches * length;	/* the oldest are left over */
+	for (int i = 0; i < batches; i++)
+	{
+		for (int j = 0; j < length; j++)
+			means[i] += residuals[i * length + j] / length;
+		mean += means[i] / batches;
+	}
+	for (int i = 0; i < batches; i++)
+	{
+		squares += square_of(means[i] - mean);
+		if (i > 0)
+			products += (means[i] - mean) * (means[i - 1] - mean);
+	}
+	r = squares > 0 ? Min(Max(products / squares, 0), MAX_CORRELATION) : 0;
+	independent = batches * (1 - r) / (1 + r);
+	series.variance = squares / (batches - 1) / independent;
+	series.df = Max(independent - 1, 1);
+	return series;
+}
+
+/* What Student's t exceeds on either side with a probability of 2.5 %; n, its degrees of freedom, >= 1. */
+static double
+student_95(double n)
+{
+	const double z = -1.959963984540054;	/* the normal distribution's */
+	const double p = 0.05;
+	double		a = 1 / (n - 0.5);
+	double		b = 48 / square_of(a);
+	double		c = ((20700 * a / b - 98) * a - 16) * a + 96.36;
+	double		d = ((94.5 / (b + c) - 3) / b + 1) * sqrt(a * M_PI / 2) * n;
+	double		y = pow(d * p, 2 / n);
+
+	/* the series is not meant for these; between them it is good enough */
+	if (n <= 1)
+		return 12.7062047361747;
+	if (n == 2)
+		return 4.30265272974946;
+	if (y > 0.05 + a)
+	{
+		y = square_of(z);
+		if (n < 5)
+			c += 0.3 * (n - 4.5) * (z + 0.6);
+		c += (((0.05 * d * z - 5) * z - 7) * z - 2) * z + b;
+		y = (((((0.4 * y + 6.3) * y + 36) * y + 94.5) / c - y - 3) / b + 1) * z;
+		y = expm1(a * square_of(y));
+	}
+	else
+		y = ((1 / (((n + 6) / (n * y) - 0.089 * d - 0.822) * (n + 2) * 3) + 0.5 / (n + 4)) * y - 1) *
+			(n + 1) / (n + 2) + 1 / y;
+	return sqrt(n * y);
+}
+
+/*
+ * Half the width of the 95 % confidence interval of the difference of their
+ * means.  NaN: too few values.
+ */
+static double
+series_difference(const Series *a, const Series *b)
+{
+	double		sum = a->variance + b->variance;
+	double		df;
+
+	if (isnan(sum))
+		return NAN;
+	if (sum == 0)
+		return 0;
+	df = square_of(sum) / (square_of(a->variance) / a->df + square_of(b->variance) / b->df);
+	return student_95(df) * sqrt(sum);
+}
 
 static int
 count_metrics(const PgscaleTuningMetric *const *metrics)
@@ -151,10 +296,10 @@ read_before(const PgscaleTuningChange *change)
 }
 
 /* The metric's values in the last records, from the one with this index. */
-static PgscaleTuningSeries
+static Series
 series_before(const Before *before, const char *metric, int from)
 {
-	PgscaleTuningSeries none = {0, NAN, NAN, NAN};
+	Series		none = {0, NAN, NAN, NAN};
 
 	for (int m = 0; m < before->nmetrics; m++)
 		if (strcmp(TextDatumGetCString(before->names[m]), metric) == 0)
@@ -168,12 +313,12 @@ series_before(const Before *before, const char *metric, int from)
 				of[i - from] = DatumGetFloat8(parts[i]);
 				per[i - from] = DatumGetFloat8(parts[before->n + i]);
 			}
-			return pgscale_tuning_series(of, per, before->n - from);
+			return series_of(of, per, before->n - from);
 		}
 	return none;
 }
 
-static PgscaleTuningSeries
+static Series
 series_after(const PgscaleTuningEvidence *records, int n, const PgscaleTuningMetric *metric)
 {
 	double	   *of = palloc(sizeof(double) * Max(n, 1));
@@ -181,7 +326,7 @@ series_after(const PgscaleTuningEvidence *records, int n, const PgscaleTuningMet
 
 	for (int i = 0; i < n; i++)
 		metric->parts(&records[i], &of[i], &per[i]);
-	return pgscale_tuning_series(of, per, n);
+	return series_of(of, per, n);
 }
 
 /* What is compared, and why nothing can be, if so. */
@@ -300,8 +445,8 @@ choose_windows(const PgscaleTuningChange *change, int64 ms, Windows *windows)
 
 typedef struct Comparison
 {
-	PgscaleTuningSeries before;
-	PgscaleTuningSeries after;
+	Series		before;
+	Series		after;
 	double		difference;		/* relative, as the next two; NaN: unknown */
 	double		low;
 	double		high;
@@ -334,12 +479,12 @@ how_long(const Windows *windows, double difference, double half)
 
 /* The same of a metric that is known of too few records. */
 static const char *
-how_many_more(const Windows *windows, const PgscaleTuningSeries *before, const PgscaleTuningSeries *after)
+how_many_more(const Windows *windows, const Series *before, const Series *after)
 {
-	if (before->n < PGSCALE_SERIES_MIN || windows->over)
+	if (before->n < SERIES_MIN || windows->over)
 		return "waiting does not help";
 	return psprintf("%d s more in which it is known would be enough",
-					Max(PGSCALE_SERIES_MIN - after->n, 1) * pgscale_tuning_evidence_ms() / 1000);
+					Max(SERIES_MIN - after->n, 1) * pgscale_tuning_evidence_ms() / 1000);
 }
 
 static Comparison
@@ -351,7 +496,7 @@ verify_compare(const Windows *windows, const PgscaleTuningMetric *metric, int ot
 
 	if (windows->cannot)
 	{
-		c.before = c.after = (PgscaleTuningSeries)
+		c.before = c.after = (Series)
 		{
 			0, NAN, NAN, NAN
 		};
@@ -360,11 +505,11 @@ verify_compare(const Windows *windows, const PgscaleTuningMetric *metric, int ot
 	}
 	c.before = series_before(&windows->before, metric->name, windows->before_from);
 	c.after = series_after(windows->after, windows->after_n, metric);
-	half = pgscale_tuning_series_difference(&c.before, &c.after);
+	half = series_difference(&c.before, &c.after);
 	if (isnan(half))
 	{
 		c.reason = psprintf("cannot tell: %s is known of %d records before and %d after, of at least %d; %s",
-							metric->name, c.before.n, c.after.n, PGSCALE_SERIES_MIN,
+							metric->name, c.before.n, c.after.n, SERIES_MIN,
 							how_many_more(windows, &c.before, &c.after));
 		return c;
 	}
