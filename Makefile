@@ -64,10 +64,12 @@ $(error no PGXS from "$(PG_CONFIG)": set PG_CONFIG to the pg_config of the serve
 endif
 
 # A file of src/ is included by its path there. The library's own version is that of the extension.
-PG_CPPFLAGS = -Isrc -DPGSCALE_VERSION='"$(release)"'
+# libpq-fe.h is the client library's.
+PG_CPPFLAGS = -Isrc -I$(libpq_srcdir) -DPGSCALE_VERSION='"$(release)"'
 # PostgreSQL's own flags already say -Wall; the rest finds real mistakes without flagging PG_FUNCTION_ARGS and PG's headers.
 PG_CFLAGS = -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers -Wwrite-strings -Wstrict-prototypes
-SHLIB_LINK += -lm
+# Where a server is, libpq is, because its walreceiver needs it.
+SHLIB_LINK += $(libpq) -lm
 # The library's own functions call each other directly, and the server's without a detour.  The sampler's tick runs on code
 # that the cache has forgotten since the one before: a quarter of its time was such detours.
 PG_CFLAGS += -fno-plt -fno-semantic-interposition

@@ -26,6 +26,8 @@
  */
 #include "postgres.h"
 
+#include <libpq-fe.h>
+
 #include "access/htup_details.h"
 #include "catalog/pg_type_d.h"
 #include "fmgr.h"
@@ -47,7 +49,6 @@
 #include "base/timer.h"
 #include "base/units.h"
 #include "fleet/fleet.h"
-#include "fleet/libpq.h"
 
 PG_FUNCTION_INFO_V1(pgscale_fleet_ask);
 
@@ -88,8 +89,8 @@ typedef struct Talk
 {
 	const PgscaleFleetNode *node;
 	Answer	   *answer;
-	PgscaleFleetConnection *conn;
-	PgscaleFleetResult *result; /* that is being read */
+	PGconn	   *conn;
+	PGresult   *result;			/* that is being read */
 	Step		step;
 	int			polling;		/* while connecting */
 	bool		sending;		/* some of the statement is not sent yet */
@@ -101,7 +102,6 @@ typedef struct Talk
 
 typedef struct Round
 {
-	const PgscaleFleetLibpq *libpq;
 	Talk	   *talks;
 	int			ntalks;
 	int			nrunning;
@@ -147,7 +147,7 @@ close_talk(Round *round, Talk *talk)
 {
 	if (talk->conn)
 	{
-		round->libpq->finish(talk->conn);
+		PQfinish(talk->conn);
 		ReleaseExternalFD();
 		talk->conn = NULL;
 	}
@@ -174,14 +174,14 @@ fail_talk(Round *round, Talk *talk, AnswerState state, const char *error)
 static void
 fail_lost(Round *round, Talk *talk, AnswerState state)
 {
-	fail_talk(round, talk, state, readable_text(round->libpq->errorMessage(talk->conn)));
+	fail_talk(round, talk, state, readable_text(PQerrorMessage(talk->conn)));
 }
 
 /* What is not sent yet goes on when the node has read some of it. */
 static void
 flush_talk(Round *round, Talk *talk)
 {
-	int			left = round->libpq->flush(talk->conn);
+	int			left = PQflush(talk->conn);
 
 	if (left < 0)
 		fail_lost(round, talk, ANSWER_FAILED);
@@ -193,22 +193,21 @@ static void
 send_statement(Round *round, Talk *talk, Step step)
 {
 	talk->step = step;
-	if (!round->libpq->sendQuery(talk->conn, step == STEP_CHECKING ? round->check : round->statement) ||
-		!round->libpq->setSingleRowMode(talk->conn))
+	if (!PQsendQuery(talk->conn, step == STEP_CHECKING ? round->check : round->statement) ||
+		!PQsetSingleRowMode(talk->conn))
 		fail_lost(round, talk, ANSWER_FAILED);
 	else
 		flush_talk(round, talk);
 }
 
 static void
-ignore_notice(void *arg, const PgscaleFleetResult *result)
+ignore_notice(void *arg, const PGresult *result)
 {
 }
 
 static void
 begin_talk(Round *round, Talk *talk)
 {
-	const PgscaleFleetLibpq *libpq = round->libpq;
 	int64		now = pgscale_timer_clock();
 
 	talk->end_ns = now + round->timeout_ns;
@@ -226,34 +225,33 @@ begin_talk(Round *round, Talk *talk)
 		fail_talk(round, talk, ANSWER_UNREACHABLE, "this session has too many files open");
 		return;
 	}
-	talk->conn = libpq->connectStartParams(talk->node->keywords, talk->node->values, 0);
+	talk->conn = PQconnectStartParams(talk->node->keywords, talk->node->values, 0);
 	if (talk->conn == NULL)
 	{
 		ReleaseExternalFD();
 		fail_talk(round, talk, ANSWER_UNREACHABLE, "out of memory");
 		return;
 	}
-	(void) libpq->setNoticeReceiver(talk->conn, ignore_notice, NULL);
-	if (libpq->status(talk->conn) == PGSCALE_FLEET_CONNECTION_BAD)
+	(void) PQsetNoticeReceiver(talk->conn, ignore_notice, NULL);
+	if (PQstatus(talk->conn) == CONNECTION_BAD)
 		fail_lost(round, talk, ANSWER_UNREACHABLE);
 	else
-		talk->polling = PGSCALE_FLEET_POLLING_WRITING;
+		talk->polling = PGRES_POLLING_WRITING;
 }
 
 static void
 connect_talk(Round *round, Talk *talk)
 {
-	const PgscaleFleetLibpq *libpq = round->libpq;
 
-	talk->polling = libpq->connectPoll(talk->conn);
-	if (talk->polling == PGSCALE_FLEET_POLLING_FAILED)
+	talk->polling = PQconnectPoll(talk->conn);
+	if (talk->polling == PGRES_POLLING_FAILED)
 		fail_lost(round, talk, ANSWER_UNREACHABLE);
-	else if (talk->polling == PGSCALE_FLEET_POLLING_OK)
+	else if (talk->polling == PGRES_POLLING_OK)
 	{
 		/* Otherwise it may be the server's own user that was let in. */
-		if (talk->node->needs_password && !libpq->connectionUsedPassword(talk->conn))
+		if (talk->node->needs_password && !PQconnectionUsedPassword(talk->conn))
 			fail_talk(round, talk, ANSWER_UNREACHABLE, "the node did not ask for the password, which only a superuser's connection may do without");
-		else if (libpq->setnonblocking(talk->conn, 1) != 0)
+		else if (PQsetnonblocking(talk->conn, 1) != 0)
 			fail_lost(round, talk, ANSWER_UNREACHABLE);
 		else
 			send_statement(round, talk, STEP_CHECKING);
@@ -262,23 +260,22 @@ connect_talk(Round *round, Talk *talk)
 
 /* Copies a row, or says what is wrong with it. */
 static const char *
-take_node_row(Round *round, Talk *talk, const PgscaleFleetResult *result)
+take_node_row(Round *round, Talk *talk, const PGresult *result)
 {
-	const PgscaleFleetLibpq *libpq = round->libpq;
 	char	  **row = palloc0(round->ncolumns * sizeof(char *));
 
 	talk->bytes += round->ncolumns * sizeof(char *) + 2 * sizeof(void *);
 	for (int column = 0; column < round->ncolumns; column++)
 	{
-		int			length = libpq->getlength(result, 0, column);
-		const char *value = libpq->getvalue(result, 0, column);
+		int			length = PQgetlength(result, 0, column);
+		const char *value = PQgetvalue(result, 0, column);
 
-		if (libpq->getisnull(result, 0, column))
+		if (PQgetisnull(result, 0, column))
 			continue;
 		talk->bytes += length + 1;
 		if (talk->bytes > MOST_BYTES)
 			return psprintf("its answer is longer than %d MB", (int) (MOST_BYTES / PGSCALE_MB));
-		if (libpq->fformat(result, column) != 0 || strlen(value) != length ||
+		if (PQfformat(result, column) != 0 || strlen(value) != length ||
 			!pg_verify_mbstr(GetDatabaseEncoding(), value, length, true))
 			return "its answer is not a text in the encoding of this database";
 		row[column] = pnstrdup(value, length);
@@ -288,17 +285,16 @@ take_node_row(Round *round, Talk *talk, const PgscaleFleetResult *result)
 }
 
 static void
-take_node_error(Round *round, Talk *talk, const PgscaleFleetResult *result)
+take_node_error(Round *round, Talk *talk, const PGresult *result)
 {
-	const PgscaleFleetLibpq *libpq = round->libpq;
-	const char *sqlstate = libpq->resultErrorField(result, 'C');
-	const char *message = libpq->resultErrorField(result, 'M');
-	const char *detail = libpq->resultErrorField(result, 'D');
-	const char *hint = libpq->resultErrorField(result, 'H');
+	const char *sqlstate = PQresultErrorField(result, 'C');
+	const char *message = PQresultErrorField(result, 'M');
+	const char *detail = PQresultErrorField(result, 'D');
+	const char *hint = PQresultErrorField(result, 'H');
 	StringInfoData text;
 
 	initStringInfo(&text);
-	appendStringInfoString(&text, message ? message : libpq->resultErrorMessage(result));
+	appendStringInfoString(&text, message ? message : PQresultErrorMessage(result));
 	if (detail)
 		appendStringInfo(&text, "; %s", detail);
 	if (hint)
@@ -317,30 +313,29 @@ take_node_error(Round *round, Talk *talk, const PgscaleFleetResult *result)
 }
 
 static void
-take_node_result(Round *round, Talk *talk, const PgscaleFleetResult *result)
+take_node_result(Round *round, Talk *talk, const PGresult *result)
 {
-	const PgscaleFleetLibpq *libpq = round->libpq;
 	const char *trouble;
 
-	switch (libpq->resultStatus(result))
+	switch (PQresultStatus(result))
 	{
-		case PGSCALE_FLEET_EMPTY_QUERY:
-		case PGSCALE_FLEET_COMMAND_OK:
-		case PGSCALE_FLEET_NONFATAL_ERROR:
+		case PGRES_EMPTY_QUERY:
+		case PGRES_COMMAND_OK:
+		case PGRES_NONFATAL_ERROR:
 			break;
-		case PGSCALE_FLEET_FATAL_ERROR:
+		case PGRES_FATAL_ERROR:
 			take_node_error(round, talk, result);
 			break;
-		case PGSCALE_FLEET_SINGLE_TUPLE:
+		case PGRES_SINGLE_TUPLE:
 			if (talk->step == STEP_CHECKING)
 				talk->checked = true;
-			else if (libpq->nfields(result) != round->ncolumns)
+			else if (PQnfields(result) != round->ncolumns)
 				fail_talk(round, talk, ANSWER_GARBLED, "its answer has other columns than were asked for");
 			else if ((trouble = take_node_row(round, talk, result)))
 				fail_talk(round, talk, ANSWER_GARBLED, trouble);
 			break;
-		case PGSCALE_FLEET_TUPLES_OK:
-			if (talk->step == STEP_ASKING && libpq->nfields(result) != round->ncolumns)
+		case PGRES_TUPLES_OK:
+			if (talk->step == STEP_ASKING && PQnfields(result) != round->ncolumns)
 				fail_talk(round, talk, ANSWER_GARBLED, "its answer has other columns than were asked for");
 			break;
 		default:
@@ -352,18 +347,17 @@ take_node_result(Round *round, Talk *talk, const PgscaleFleetResult *result)
 static void
 read_talk(Round *round, Talk *talk)
 {
-	const PgscaleFleetLibpq *libpq = round->libpq;
 
-	if (!libpq->consumeInput(talk->conn))
+	if (!PQconsumeInput(talk->conn))
 	{
 		fail_lost(round, talk, ANSWER_FAILED);
 		return;
 	}
 	if (talk->sending)
 		flush_talk(round, talk);
-	while (talk->step != STEP_ENDED && !libpq->isBusy(talk->conn))
+	while (talk->step != STEP_ENDED && !PQisBusy(talk->conn))
 	{
-		talk->result = libpq->getResult(talk->conn);
+		talk->result = PQgetResult(talk->conn);
 		if (talk->result == NULL)
 		{
 			if (talk->step == STEP_ASKING || talk->answer->error)
@@ -375,7 +369,7 @@ read_talk(Round *round, Talk *talk)
 			return;
 		}
 		take_node_result(round, talk, talk->result);
-		libpq->clear(talk->result);
+		PQclear(talk->result);
 		talk->result = NULL;
 	}
 }
@@ -403,7 +397,7 @@ advance_talks(Round *round)
 		if (talk->step == STEP_CONNECTING)
 		{
 			wake = Min(wake, talk->connect_ns);
-			if (talk->polling == PGSCALE_FLEET_POLLING_WRITING)
+			if (talk->polling == PGRES_POLLING_WRITING)
 				flags = WL_SOCKET_WRITEABLE;
 		}
 		else
@@ -412,7 +406,7 @@ advance_talks(Round *round)
 			if (talk->sending)
 				flags |= WL_SOCKET_WRITEABLE;
 		}
-		AddWaitEventToSet(round->set, flags, round->libpq->socket(talk->conn), NULL, talk);
+		AddWaitEventToSet(round->set, flags, PQsocket(talk->conn), NULL, talk);
 	}
 	n = WaitEventSetWait(round->set, Max(wake - now + NS_PER_MS - 1, 0) / NS_PER_MS, events, round->ntalks + 2,
 						 PG_WAIT_EXTENSION);
@@ -453,7 +447,7 @@ end_talks(Round *round)
 		FreeWaitEventSet(round->set);
 	for (int i = 0; i < round->ntalks; i++)
 	{
-		round->libpq->clear(round->talks[i].result);
+		PQclear(round->talks[i].result);
 		close_talk(round, &round->talks[i]);
 	}
 }
@@ -506,7 +500,6 @@ ask_fleet_nodes(List *nodes, const char *statement, int ncolumns)
 						   "AND e.extname = 'pgscale' AND n.nspname IN ('pgscale', 'pgscale_internal') "
 						   "HAVING pg_catalog.count(*) OPERATOR(pg_catalog.=) 2",
 						   pgscale_fleet_timeout);
-	round.libpq = pgscale_fleet_libpq();
 	round.statement = statement;
 	round.ncolumns = ncolumns;
 	round.timeout_ns = pgscale_fleet_timeout * (int64) NS_PER_MS;

@@ -17,6 +17,8 @@
  */
 #include "postgres.h"
 
+#include <libpq-fe.h>
+
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/reloptions.h"
@@ -39,7 +41,6 @@
 
 #include "base/pg_compat.h"
 #include "fleet/fleet.h"
-#include "fleet/libpq.h"
 
 PG_FUNCTION_INFO_V1(pgscale_fleet_add);
 PG_FUNCTION_INFO_V1(pgscale_fleet_remove);
@@ -224,14 +225,14 @@ append_option(StringInfo statement, int n, const char *name, const char *value)
 
 /* Checks what a connection string says, and makes of it the options of the server; *user is the one that it names, or NULL. */
 static void
-read_conninfo(const PgscaleFleetOption *options, const char *name, StringInfo server, char **user)
+read_conninfo(const PQconninfoOption *options, const char *name, StringInfo server, char **user)
 {
 	bool		host = false;
 	bool		port = false;
 	bool		dbname = false;
 	int			n = 0;
 
-	for (const PgscaleFleetOption *option = options; option->keyword; option++)
+	for (const PQconninfoOption *option = options; option->keyword; option++)
 	{
 		if (option->val == NULL || option->val[0] == '\0')
 			continue;
@@ -277,13 +278,12 @@ read_conninfo(const PgscaleFleetOption *options, const char *name, StringInfo se
 Datum
 pgscale_fleet_add(PG_FUNCTION_ARGS)
 {
-	const PgscaleFleetLibpq *libpq = pgscale_fleet_libpq();
 	char	   *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
 	char	   *conninfo = text_to_cstring(PG_GETARG_TEXT_PP(1));
 	char	   *user = NULL;
 	char	   *error = NULL;
 	StringInfoData server;
-	PgscaleFleetOption *options;
+	PQconninfoOption *options;
 
 	if (name[0] == '\0' || strlen(name) >= NAMEDATALEN)
 		ereport(ERROR,
@@ -297,12 +297,12 @@ pgscale_fleet_add(PG_FUNCTION_ARGS)
 				 errhint("Use another name, or call pgscale.fleet_remove() first.")));
 
 	initStringInfo(&server);
-	options = libpq->conninfoParse(conninfo, &error);
+	options = PQconninfoParse(conninfo, &error);
 	if (options == NULL)
 	{
 		/* The text may have a password: what is wrong is not shown. */
 		if (error)
-			libpq->freemem(error);
+			PQfreemem(error);
 		ereport(ERROR,
 				(errcode(ERRCODE_SYNTAX_ERROR),
 				 errmsg("the connection string of node \"%s\" cannot be read", name),
@@ -315,7 +315,7 @@ pgscale_fleet_add(PG_FUNCTION_ARGS)
 	PG_FINALLY();
 	{
 		/* libpq's memory, with the text that was given */
-		libpq->conninfoFree(options);
+		PQconninfoFree(options);
 	}
 	PG_END_TRY();
 

@@ -189,6 +189,9 @@ if [ "${NUMA-}" != no ] && ! echo '#include <numa.h>' | gcc -E - >/dev/null 2>&1
     { [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null; }; then
     (apt_install libnuma-dev) || echo 'set-up: going on without libnuma' >&2
 fi
+# the library is linked with the client library
+echo 'int main(void) {return PQlibVersion();}' | gcc -include libpq-fe.h -I"$("$pg_config" --includedir)" -x c - -o /dev/null \
+    -L"$("$pg_config" --libdir)" -lpq 2>/dev/null || apt_install libpq-dev
 headers
 [ "$mode" != test ] || test_modules
 
