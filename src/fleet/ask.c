@@ -68,14 +68,6 @@ typedef enum AnswerState
 	ANSWER_GARBLED				/* an answer that cannot be understood */
 } AnswerState;
 
-typedef struct Answer
-{
-	const char *node;
-	AnswerState state;
-	const char *error;			/* unless it is OK */
-	List	   *rows;			/* of char **: text by column, or NULL */
-} Answer;
-
 typedef enum Step
 {
 	STEP_CONNECTING,
@@ -84,11 +76,13 @@ typedef enum Step
 	STEP_ENDED
 } Step;
 
-/* A connection, from beginning to end. */
+/* A connection, from beginning to end, and the node's answer. */
 typedef struct Talk
 {
 	const PgscaleFleetNode *node;
-	Answer	   *answer;
+	AnswerState state;
+	const char *error;			/* unless it is OK */
+	List	   *rows;			/* of char **: text by column, or NULL */
 	PGconn	   *conn;
 	PGresult   *result;			/* that is being read */
 	Step		step;
@@ -120,19 +114,18 @@ static const char *const state_names[] = {
 	[ANSWER_GARBLED] = "garbled",
 };
 
-/* What fleet_ask() asks: objects of the node's pgscale. */
-static const struct
+/* What fleet_ask() asks, and the function of the node's pgscale that answers. */
+typedef struct Question
 {
-	const char *question;
-	const char *object;
-	bool		is_function;
-}			questions[] =
+	const char *name;
+	const char *function;
+} Question;
 
-{
-	{"node_state", "pgscale_internal.node_state", true},
-	{"node_advice", "pgscale_internal.node_advice", true},
-	{"health", "pgscale_internal.health", true},
-	{"top_waits", "pgscale.top_waits", true},
+static const Question questions[] = {
+	{"node_state", "pgscale_internal.node_state"},
+	{"node_advice", "pgscale_internal.node_advice"},
+	{"health", "pgscale_internal.health"},
+	{"top_waits", "pgscale.top_waits"},
 };
 
 /* One line of text that can be shown, whatever bytes there are. */
@@ -162,11 +155,11 @@ close_talk(Round *round, Talk *talk)
 static void
 fail_talk(Round *round, Talk *talk, AnswerState state, const char *error)
 {
-	if (talk->answer->error == NULL)
+	if (talk->error == NULL)
 	{
-		talk->answer->state = state;
-		talk->answer->error = error;
-		talk->answer->rows = NIL;
+		talk->state = state;
+		talk->error = error;
+		talk->rows = NIL;
 	}
 	close_talk(round, talk);
 }
@@ -280,7 +273,7 @@ take_node_row(Round *round, Talk *talk, const PGresult *result)
 			return "its answer is not a text in the encoding of this database";
 		row[column] = pnstrdup(value, length);
 	}
-	talk->answer->rows = lappend(talk->answer->rows, row);
+	talk->rows = lappend(talk->rows, row);
 	return NULL;
 }
 
@@ -304,12 +297,12 @@ take_node_error(Round *round, Talk *talk, const PGresult *result)
 	 * The first one is the cause.  What follows is read, so that the node
 	 * does not complain of a lost connection.
 	 */
-	if (talk->answer->error)
+	if (talk->error)
 		return;
-	talk->answer->error = readable_text(text.data);
+	talk->error = readable_text(text.data);
 	/* its statement_timeout is ours */
-	talk->answer->state = sqlstate && strcmp(sqlstate, "57014") == 0 ? ANSWER_SILENT : ANSWER_FAILED;
-	talk->answer->rows = NIL;
+	talk->state = sqlstate && strcmp(sqlstate, "57014") == 0 ? ANSWER_SILENT : ANSWER_FAILED;
+	talk->rows = NIL;
 }
 
 static void
@@ -360,7 +353,7 @@ read_talk(Round *round, Talk *talk)
 		talk->result = PQgetResult(talk->conn);
 		if (talk->result == NULL)
 		{
-			if (talk->step == STEP_ASKING || talk->answer->error)
+			if (talk->step == STEP_ASKING || talk->error)
 				close_talk(round, talk);
 			else if (!talk->checked)
 				fail_talk(round, talk, ANSWER_FAILED, "that database of the node has no extension pgscale, or one of an older version");
@@ -478,67 +471,54 @@ run_talks(Round *round)
 
 /*
  * Sends the nodes a statement with ncolumns columns, each in a transaction that can
- * change nothing.  Returns an Answer for each node, in the order of nodes.
+ * change nothing.  round->talks have the answers, in the order of nodes.
  */
-static List *
-ask_fleet_nodes(List *nodes, const char *statement, int ncolumns)
+static void
+query_nodes(Round *round, List *nodes, const char *statement, int ncolumns)
 {
-	Round		round = {0};
-	List	   *answers = NIL;
-	ListCell   *cell;
-
 	/* Names are not looked up in pg_temp unless they are of relations. */
-	round.check = psprintf("BEGIN TRANSACTION READ ONLY; "
-						   "SET LOCAL search_path = pg_catalog, pg_temp; "
-						   "SET LOCAL statement_timeout = %d; "
-						   "SET LOCAL DateStyle = 'ISO'; "
-						   "SET LOCAL extra_float_digits = 1; "
-						   "SELECT 'pgscale' FROM pg_catalog.pg_depend d JOIN pg_catalog.pg_extension e ON e.oid = d.refobjid "
-						   "JOIN pg_catalog.pg_namespace n ON n.oid = d.objid "
-						   "WHERE d.deptype = 'e' AND d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass "
-						   "AND d.classid = 'pg_catalog.pg_namespace'::pg_catalog.regclass "
-						   "AND e.extname = 'pgscale' AND n.nspname IN ('pgscale', 'pgscale_internal') "
-						   "HAVING pg_catalog.count(*) OPERATOR(pg_catalog.=) 2",
-						   pgscale_fleet_timeout);
-	round.statement = statement;
-	round.ncolumns = ncolumns;
-	round.timeout_ns = pgscale_fleet_timeout * (int64) NS_PER_MS;
-	round.ntalks = round.nrunning = list_length(nodes);
-	round.talks = palloc0(Max(round.ntalks, 1) * sizeof(Talk));
+	round->check = psprintf("BEGIN TRANSACTION READ ONLY; "
+							"SET LOCAL search_path = pg_catalog, pg_temp; "
+							"SET LOCAL statement_timeout = %d; "
+							"SET LOCAL DateStyle = 'ISO'; "
+							"SET LOCAL extra_float_digits = 1; "
+							"SELECT 'pgscale' FROM pg_catalog.pg_depend d JOIN pg_catalog.pg_extension e ON e.oid = d.refobjid "
+							"JOIN pg_catalog.pg_namespace n ON n.oid = d.objid "
+							"WHERE d.deptype = 'e' AND d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass "
+							"AND d.classid = 'pg_catalog.pg_namespace'::pg_catalog.regclass "
+							"AND e.extname = 'pgscale' AND n.nspname IN ('pgscale', 'pgscale_internal') "
+							"HAVING pg_catalog.count(*) OPERATOR(pg_catalog.=) 2",
+							pgscale_fleet_timeout);
+	round->statement = statement;
+	round->ncolumns = ncolumns;
+	round->timeout_ns = pgscale_fleet_timeout * (int64) NS_PER_MS;
+	round->ntalks = round->nrunning = list_length(nodes);
+	round->talks = palloc0(Max(round->ntalks, 1) * sizeof(Talk));
 
-	foreach(cell, nodes)
-	{
-		Talk	   *talk = &round.talks[foreach_current_index(cell)];
-
-		talk->node = lfirst(cell);
-		talk->answer = palloc0(sizeof(Answer));
-		talk->answer->node = talk->node->name;
-		answers = lappend(answers, talk->answer);
-	}
-
-	run_talks(&round);
-	return answers;
+	for (int i = 0; i < round->ntalks; i++)
+		round->talks[i].node = list_nth(nodes, i);
+	run_talks(round);
 }
 
 /* An answer's rows as values of the types that are asked for. */
 typedef struct Conversion
 {
-	const Answer *answer;
+	const Talk *talk;
 	TupleDesc	desc;
 	List	   *tuples;
 } Conversion;
 
 static HeapTuple
-form_row(const Answer *answer, TupleDesc desc, char **row)
+form_row(const Talk *talk, TupleDesc desc, char **row)
 {
 	Datum	   *values = palloc0(desc->natts * sizeof(Datum));
 	bool	   *nulls = palloc0(desc->natts * sizeof(bool));
 
-	values[0] = CStringGetTextDatum(answer->node);
-	values[1] = CStringGetTextDatum(state_names[answer->state]);
-	nulls[2] = answer->error == NULL;
-	if (answer->error)
-		values[2] = CStringGetTextDatum(answer->error);
+	values[0] = CStringGetTextDatum(talk->node->name);
+	values[1] = CStringGetTextDatum(state_names[talk->state]);
+	nulls[2] = talk->error == NULL;
+	if (talk->error)
+		values[2] = CStringGetTextDatum(talk->error);
 	for (int i = OWN_COLUMNS; i < desc->natts; i++)
 	{
 		Oid			input;
@@ -559,8 +539,8 @@ convert_answer(void *arg)
 	Conversion *conversion = arg;
 	ListCell   *cell;
 
-	foreach(cell, conversion->answer->rows)
-		conversion->tuples = lappend(conversion->tuples, form_row(conversion->answer, conversion->desc, lfirst(cell)));
+	foreach(cell, conversion->talk->rows)
+		conversion->tuples = lappend(conversion->tuples, form_row(conversion->talk, conversion->desc, lfirst(cell)));
 }
 
 /*
@@ -579,7 +559,7 @@ pgscale_fleet_ask(PG_FUNCTION_ARGS)
 	bool	   *nulls;
 	int			narguments;
 	int			number = 0;
-	ListCell   *cell;
+	Round		round = {0};
 
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
 	desc = rsinfo->setDesc;
@@ -590,7 +570,7 @@ pgscale_fleet_ask(PG_FUNCTION_ARGS)
 					 errmsg("the first three columns must be of type text, and others must follow"),
 					 errhint("They are the node, its state and its error: AS (node text, state text, error text, ...).")));
 
-	while (number < lengthof(questions) && strcmp(questions[number].question, question) != 0)
+	while (number < lengthof(questions) && strcmp(questions[number].name, question) != 0)
 		number++;
 	if (number == lengthof(questions))
 		ereport(ERROR,
@@ -602,17 +582,18 @@ pgscale_fleet_ask(PG_FUNCTION_ARGS)
 	for (int i = OWN_COLUMNS; i < desc->natts; i++)
 		appendStringInfo(&statement, "%s%s", i == OWN_COLUMNS ? "SELECT " : ", ",
 						 quote_identifier(NameStr(TupleDescAttr(desc, i)->attname)));
-	appendStringInfo(&statement, " FROM %s(", questions[number].object);
+	appendStringInfo(&statement, " FROM %s(", questions[number].function);
 	deconstruct_array(PG_GETARG_ARRAYTYPE_P(1), TEXTOID, -1, false, TYPALIGN_INT, &arguments, &nulls, &narguments);
 	for (int i = 0; i < narguments; i++)
 		appendStringInfo(&statement, "%s%s", i == 0 ? "" : ", ",
 						 nulls[i] ? "NULL" : quote_literal_cstr(TextDatumGetCString(arguments[i])));
 	appendStringInfoChar(&statement, ')');
 
-	foreach(cell, ask_fleet_nodes(pgscale_fleet_nodes(NULL), statement.data, desc->natts - OWN_COLUMNS))
+	query_nodes(&round, pgscale_fleet_nodes(NULL), statement.data, desc->natts - OWN_COLUMNS);
+	for (int i = 0; i < round.ntalks; i++)
 	{
-		Answer	   *answer = lfirst(cell);
-		Conversion	conversion = {.answer = answer,.desc = desc};
+		Talk	   *talk = &round.talks[i];
+		Conversion	conversion = {.talk = talk,.desc = desc};
 		ErrorData  *error = pgscale_subtransaction_run(convert_answer, &conversion);
 		ListCell   *tuple;
 
@@ -620,12 +601,12 @@ pgscale_fleet_ask(PG_FUNCTION_ARGS)
 		{
 			if (pgscale_subtransaction_is_grave(error))
 				ReThrowError(error);
-			answer->state = ANSWER_GARBLED;
-			answer->error = readable_text(error->message);
+			talk->state = ANSWER_GARBLED;
+			talk->error = readable_text(error->message);
 			conversion.tuples = NIL;
 		}
 		if (conversion.tuples == NIL)
-			conversion.tuples = list_make1(form_row(answer, desc, NULL));
+			conversion.tuples = list_make1(form_row(talk, desc, NULL));
 		foreach(tuple, conversion.tuples)
 			tuplestore_puttuple(rsinfo->setResult, lfirst(tuple));
 	}
