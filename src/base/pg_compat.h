@@ -231,20 +231,6 @@ typedef uint32 PgscaleBufferState;
 typedef PGAlignedBlock PGIOAlignedBlock;
 #endif
 
-/* 19 builds a jsonb in a state that also has its result. */
-#if PG_VERSION_NUM < 190000
-typedef struct JsonbInState
-{
-	struct JsonbValue *result;
-	struct JsonbParseState *parseState;
-} JsonbInState;
-
-#define pgscale_compat_push_jsonb(state, token, value) \
-	((state)->result = pushJsonbValue(&(state)->parseState, token, value))
-#else
-#define pgscale_compat_push_jsonb(state, token, value)	pushJsonbValue(state, token, value)
-#endif
-
 /* 19 has a type of its own for signal handlers. */
 #if PG_VERSION_NUM < 190000
 #define PG_SIG_IGN	SIG_IGN

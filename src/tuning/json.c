@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * json.c
- *	  An object of jsonb, member by member, made by the server's own functions.
+ *	  An object of jsonb, member by member, by its text.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -9,65 +9,55 @@
  */
 #include "postgres.h"
 
+#include <float.h>
 #include <math.h>
 
-#include "utils/builtins.h"
-#include "utils/numeric.h"
+#include "fmgr.h"
+#include "utils/fmgrprotos.h"
+#include "utils/json.h"
 
 #include "tuning/json.h"
-
-static JsonbValue
-json_string(const char *text)
-{
-	JsonbValue	value = {.type = jbvString};
-
-	value.val.string.val = unconstify(char *, text);
-	value.val.string.len = strlen(text);
-	return value;
-}
 
 static void
 json_begin(PgscaleTuningJson *json)
 {
-	if (!json->state.parseState)
-		pgscale_compat_push_jsonb(&json->state, WJB_BEGIN_OBJECT, NULL);
+	if (json->text.data)
+		return;
+	initStringInfo(&json->text);
+	appendStringInfoChar(&json->text, '{');
 }
 
 static void
-json_add(PgscaleTuningJson *json, const char *name, JsonbValue *value)
+json_add_name(PgscaleTuningJson *json, const char *name)
 {
-	JsonbValue	key = json_string(name);
-
 	json_begin(json);
-	pgscale_compat_push_jsonb(&json->state, WJB_KEY, &key);
-	pgscale_compat_push_jsonb(&json->state, WJB_VALUE, value);
+	if (json->text.len > 1)
+		appendStringInfoChar(&json->text, ',');
+	escape_json(&json->text, name);
+	appendStringInfoChar(&json->text, ':');
 }
 
 void
 pgscale_tuning_json_text(PgscaleTuningJson *json, const char *name, const char *text)
 {
-	JsonbValue	value = json_string(text);
-
-	json_add(json, name, &value);
+	json_add_name(json, name);
+	escape_json(&json->text, text);
 }
 
 void
 pgscale_tuning_json_number(PgscaleTuningJson *json, const char *name, double number)
 {
-	JsonbValue	value = {.type = jbvNull};
-
+	json_add_name(json, name);
 	if (isfinite(number))
-	{
-		value.type = jbvNumeric;
-		value.val.numeric = DatumGetNumeric(DirectFunctionCall1(float8_numeric, Float8GetDatum(number)));
-	}
-	json_add(json, name, &value);
+		appendStringInfo(&json->text, "%.*g", DBL_DIG, number);
+	else
+		appendStringInfoString(&json->text, "null");
 }
 
 Jsonb *
 pgscale_tuning_json_end(PgscaleTuningJson *json)
 {
 	json_begin(json);
-	pgscale_compat_push_jsonb(&json->state, WJB_END_OBJECT, NULL);
-	return JsonbValueToJsonb(json->state.result);
+	appendStringInfoChar(&json->text, '}');
+	return DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(json->text.data)));
 }

@@ -12,17 +12,15 @@
 
 #include "postgres.h"
 
+#include "lib/stringinfo.h"
 #include "utils/jsonb.h"
-
-#include "base/pg_compat.h"
 
 /* An object under way; it begins as zeroes. */
 typedef struct PgscaleTuningJson
 {
-	JsonbInState state;			/* its parseState is NULL: no member yet */
+	StringInfoData text;
 } PgscaleTuningJson;
 
-/* Names and texts must stay as long as the object is under way. */
 extern void pgscale_tuning_json_text(PgscaleTuningJson *json, const char *name, const char *value);
 
 /* One that is not finite becomes null. */
