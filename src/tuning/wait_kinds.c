@@ -1,10 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * wait_kinds.c
- *	  The kind of each wait event, by its names in all majors.
+ *	  The kind of each wait event, by its names in all majors; and the evidence on each
+ *	  kind: its fraction, and the server's own counters for such waits.
  *
  * The view pgscale.wait_meanings explains a kind and its remedy; its key is the kind's
- * name.
+ * name.  pgscale.contention() takes its fractions from top_waits(), and only the
+ * server's counters from here.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -12,20 +14,29 @@
  */
 #include "postgres.h"
 
+#include <math.h>
+
 #include "fmgr.h"
 #include "funcapi.h"
 #include "lib/stringinfo.h"
 #include "storage/lwlock.h"
 #include "utils/builtins.h"
+#include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 #include "utils/wait_event.h"
 
 #include "base/pg_compat.h"
+#include "base/preload.h"
 #include "base/wait_events.h"
+#include "tuning/findings.h"
+#include "tuning/json.h"
+#include "tuning/tuning.h"
 #include "tuning/wait_kinds.h"
 
 PG_FUNCTION_INFO_V1(pgscale_wait_kind);
 PG_FUNCTION_INFO_V1(pgscale_wait_kinds);
+PG_FUNCTION_INFO_V1(pgscale_tuning_since);
+PG_FUNCTION_INFO_V1(pgscale_tuning_waits);
 
 static const char *const kind_names[] = {
 	[PGSCALE_EVIDENCE_CPU] = "cpu",
@@ -256,12 +267,6 @@ static const WaitNames class_names[] = {
 	{PGSCALE_EVIDENCE_CLIENT, "Client"},
 };
 
-const char *
-pgscale_tuning_wait_kind_name(PgscaleTuningEvidenceWait kind)
-{
-	return kind_names[kind];
-}
-
 int
 pgscale_tuning_wait_kind(const char *type, const char *name)
 {
@@ -373,6 +378,91 @@ pgscale_wait_kinds(PG_FUNCTION_ARGS)
 		values[2] = events ? CStringGetTextDatum(events) : (Datum) 0;
 		nulls[1] = !type;
 		nulls[2] = !events;
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}
+
+/* The type of lock that a kind of wait is for, or -1. */
+static int
+lock_type_of(int kind)
+{
+	switch (kind)
+	{
+		case PGSCALE_EVIDENCE_LOCK_EXTEND:
+			return PGSCALE_LOCK_EXTEND;
+		case PGSCALE_EVIDENCE_LOCK_TRANSACTION:
+			return PGSCALE_LOCK_TRANSACTION;
+		case PGSCALE_EVIDENCE_LOCK_TUPLE:
+			return PGSCALE_LOCK_TUPLE;
+		case PGSCALE_EVIDENCE_LOCK_RELATION:
+			return PGSCALE_LOCK_RELATION;
+		case PGSCALE_EVIDENCE_LOCK_ADVISORY:
+			return PGSCALE_LOCK_ADVISORY;
+		case PGSCALE_EVIDENCE_OTHER_LOCK:
+			return PGSCALE_LOCK_OTHER;
+		default:
+			return -1;
+	}
+}
+
+/* What the server counts of a kind of wait; NULL if nothing. */
+static Jsonb *
+server_counts(const PgscaleTuningEvidence *e, int kind)
+{
+	const PgscaleCounters *c = &e->counts;
+	const int	lock = lock_type_of(kind);
+	PgscaleTuningJson json = {0};
+
+	if (e->ns == 0)
+		return NULL;
+	if (kind == PGSCALE_EVIDENCE_LOCK_MANAGER && c->fast_path_exceeded >= 0)
+		pgscale_tuning_json_number(&json, "fast_path_exceeded_per_s", pgscale_tuning_rate(e, c->fast_path_exceeded));
+	else if (lock >= 0 && c->lock_waits[lock] >= 0)
+	{
+		pgscale_tuning_json_number(&json, "long_waits", c->lock_waits[lock]);
+		pgscale_tuning_json_number(&json, "long_wait_ms", c->lock_waits[lock] == 0 ? NAN :
+								   c->lock_wait_us[lock] / 1e3 / c->lock_waits[lock]);
+	}
+	else
+		return NULL;
+	return pgscale_tuning_json_end(&json);
+}
+
+/* pgscale_internal.tuning_since(duration): the same errors as for evidence, and no longer than there can be any. */
+Datum
+pgscale_tuning_since(PG_FUNCTION_ARGS)
+{
+	const int64 duration_ms = pgscale_tuning_duration_ms(fcinfo, 0);
+
+	pgscale_preload_require();
+	PG_RETURN_TIMESTAMPTZ(GetCurrentTimestamp() - duration_ms * (USECS_PER_SEC / 1000));
+}
+
+/* pgscale_internal.tuning_waits(duration): one row a kind. */
+Datum
+pgscale_tuning_waits(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	const int64 duration_ms = pgscale_tuning_duration_ms(fcinfo, 0);
+	PgscaleTuningEvidence sum;
+
+	pgscale_preload_require();
+	InitMaterializedSRF(fcinfo, 0);
+	pgscale_tuning_window(duration_ms, &sum);
+	for (int kind = 0; kind < PGSCALE_EVIDENCE_WAITS; kind++)
+	{
+		Jsonb	   *counts = server_counts(&sum, kind);
+		Datum		values[] = {
+			CStringGetTextDatum(kind_names[kind]),
+			Float8GetDatum(pgscale_tuning_fraction(&sum, kind)),
+			Float8GetDatum(pgscale_tuning_waiting(&sum, kind)),
+			TimestampTzGetDatum(sum.since),
+			TimestampTzGetDatum(sum.until),
+			JsonbPGetDatum(counts)
+		};
+		bool		nulls[lengthof(values)] = {[3] = sum.ns == 0,[4] = sum.ns == 0,[5] = counts == NULL};
+
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	}
 	return (Datum) 0;

@@ -17,7 +17,4 @@
 /* The kind of an event by its type and name; -1 if it is not a wait of a session at work. */
 extern int	pgscale_tuning_wait_kind(const char *type, const char *name);
 
-/* The key of pgscale.wait_meanings. */
-extern const char *pgscale_tuning_wait_kind_name(PgscaleTuningEvidenceWait kind);
-
 #endif							/* PGSCALE_TUNING_WAIT_KINDS_H */
