@@ -322,18 +322,15 @@ next_token(const char *at, const char *end, const char **next)
 	return TOKEN_WORD;
 }
 
-/* Whether this token is COPY's PROGRAM before a command. */
-static bool
-is_program(const char *at, const char *next, const char *end)
+/* Behind white space and comments. */
+static const char *
+skip_blank(const char *at, const char *end)
 {
-	if (!is_this_word(at, next, "program"))
-		return false;
-	for (at = next; at < end; at = next)
-		if (!isspace((unsigned char) *at) && next_token(at, end, &next) != TOKEN_COMMENT)
-			return begins_constant(at, end);
-		else if (isspace((unsigned char) *at))
-			next = at + 1;
-	return false;
+	const char *next;
+
+	while (at < end && (isspace((unsigned char) *at) || next_token(at, end, &next) == TOKEN_COMMENT))
+		at = isspace((unsigned char) *at) ? at + 1 : next;
+	return at;
 }
 
 /* of_setting: it is in a statement that changes a setting, whose name is a word or a constant. */
@@ -345,7 +342,8 @@ is_secret_token(TokenKind kind, const char *at, const char *next, const char *en
 		case TOKEN_WORD:
 			if (*at == '"')
 				return is_secret_word(at + 1, Max(next - at - 2, 0), of_setting);
-			return is_secret_word(at, next - at, of_setting) || is_secret_call(at, next, end) || is_program(at, next, end);
+			return is_secret_word(at, next - at, of_setting) || is_secret_call(at, next, end) ||
+				(is_this_word(at, next, "program") && begins_constant(skip_blank(next, end), end));
 		case TOKEN_CONSTANT:
 			return has_secret(at, next, false) || (of_setting && is_secret_word(at, next - at, true));
 		case TOKEN_COMMENT:
@@ -364,12 +362,10 @@ changes_setting(const char *at, const char *end)
 	bool		first = true;
 	bool		alter = false;
 
-	for (; at < end; at = next)
+	for (at = skip_blank(at, end); at < end; at = skip_blank(next, end))
 	{
 		TokenKind	kind = next_token(at, end, &next);
 
-		if (isspace((unsigned char) *at) || kind == TOKEN_COMMENT)
-			continue;
 		if (kind == TOKEN_WORD)
 		{
 			const char *after = skip_space(next, end);
@@ -459,20 +455,13 @@ pgscale_statement_command(PG_FUNCTION_ARGS)
 {
 	const char *statement = text_to_cstring(PG_GETARG_TEXT_PP(0));
 	const char *end = statement + strlen(statement);
-	const char *next = statement;
+	const char *at = skip_blank(statement, end);
+	const char *next;
 	char		command[NAMEDATALEN];
 	int			n = 0;
 
-	for (const char *at = statement; at < end; at = next)
-	{
-		TokenKind	kind = next_token(at, end, &next);
-
-		if (kind == TOKEN_COMMENT || isspace((unsigned char) *at))
-			continue;
-		if (kind == TOKEN_WORD)
-			for (; n < next - at && n < NAMEDATALEN - 1 && !IS_HIGHBIT_SET(at[n]); n++)
-				command[n] = pg_toupper((unsigned char) at[n]);
-		break;
-	}
+	if (at < end && next_token(at, end, &next) == TOKEN_WORD)
+		for (; n < next - at && n < NAMEDATALEN - 1 && !IS_HIGHBIT_SET(at[n]); n++)
+			command[n] = pg_toupper((unsigned char) at[n]);
 	PG_RETURN_TEXT_P(cstring_to_text_with_len(command, n));
 }
