@@ -81,6 +81,8 @@ typedef struct Series
 	double		df;				/* that the variance is known with */
 } Series;
 
+static const Series unknown_series = {0, NAN, NAN, NAN};
+
 /* Of four means or so a correlation beyond that is chance. */
 #define MAX_CORRELATION 0.8
 
@@ -94,7 +96,7 @@ square_of(double x)
 static Series
 series_of(const double *of, const double *per, int n)
 {
-	Series		series = {0, NAN, NAN, NAN};
+	Series		series = unknown_series;
 	double	   *residuals = palloc(Max(n, 1) * sizeof(double));
 	double	   *weights = palloc(Max(n, 1) * sizeof(double));
 	double	   *means;
@@ -299,8 +301,6 @@ read_before(const PgscaleTuningChange *change)
 static Series
 series_before(const Before *before, const char *metric, int from)
 {
-	Series		none = {0, NAN, NAN, NAN};
-
 	for (int m = 0; m < before->nmetrics; m++)
 		if (strcmp(TextDatumGetCString(before->names[m]), metric) == 0)
 		{
@@ -315,7 +315,7 @@ series_before(const Before *before, const char *metric, int from)
 			}
 			return series_of(of, per, before->n - from);
 		}
-	return none;
+	return unknown_series;
 }
 
 static Series
@@ -358,16 +358,6 @@ duration_ms(FunctionCallInfo fcinfo)
 	return (int64) ms;
 }
 
-static const char *
-not_in_effect(const PgscaleTuningChange *change)
-{
-	const struct config_generic *record = pgscale_compat_find_setting(change->setting);
-
-	return record && record->context == PGC_POSTMASTER
-		? "cannot tell yet: it takes effect at the next restart"
-		: "cannot tell yet: it takes effect at the next reload";
-}
-
 /* ms 0: as long as there is. */
 static void
 choose_windows(const PgscaleTuningChange *change, int64 ms, Windows *windows)
@@ -393,7 +383,11 @@ choose_windows(const PgscaleTuningChange *change, int64 ms, Windows *windows)
 	*before = read_before(change);
 	if (effective_at == 0)
 	{
-		windows->cannot = not_in_effect(change);
+		const struct config_generic *record = pgscale_compat_find_setting(change->setting);
+
+		windows->cannot = record && record->context == PGC_POSTMASTER
+			? "cannot tell yet: it takes effect at the next restart"
+			: "cannot tell yet: it takes effect at the next reload";
 		return;
 	}
 	if (change->other_node)
@@ -496,10 +490,7 @@ verify_compare(const Windows *windows, const PgscaleTuningMetric *metric, int ot
 
 	if (windows->cannot)
 	{
-		c.before = c.after = (Series)
-		{
-			0, NAN, NAN, NAN
-		};
+		c.before = c.after = unknown_series;
 		c.reason = windows->cannot;
 		return c;
 	}
