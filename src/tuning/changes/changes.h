@@ -25,7 +25,7 @@
  */
 extern void pgscale_tuning_start_check(const char *setting, const char *value, const char *force);
 
-/* start_ask.c: the server's own answer */
+/* start_probe.c: the server's own answer */
 
 typedef struct PgscaleTuningStart
 {
@@ -39,7 +39,7 @@ typedef struct PgscaleTuningStart
  * Asks with the setting's line changed; with NULL, as the files are.  options: more of
  * the command line, "name=value".
  */
-extern void pgscale_tuning_start_ask(const char *setting, const char *value, List *options, PgscaleTuningStart *start);
+extern void pgscale_tuning_start_probe(const char *setting, const char *value, List *options, PgscaleTuningStart *start);
 
 /* verify.c: was a change for the better? */
 

@@ -6,7 +6,7 @@
  * ALTER SYSTEM checks a value by itself.  A server mostly fails to start because the
  * value does not fit other settings, or the machine, and that is noticed at night.
  * Whatever the server checks before it allocates anything, it is asked itself
- * (start_ask.c).  Its later steps are checked here, from the values in its files:
+ * (start_probe.c).  Its later steps are checked here, from the values in its files:
  * whether there is memory for its size, room for what it kept, a library, a socket, a
  * log file, a queue of io_uring, a disk that holds its WAL.
  *
@@ -332,7 +332,7 @@ check_server(const Change *change)
 
 	if (!record || record->context == PGC_USERSET)
 		return;
-	pgscale_tuning_start_ask(change->setting, change->value, tls_options(change), &with);
+	pgscale_tuning_start_probe(change->setting, change->value, tls_options(change), &with);
 	if (with.starts)
 	{
 		check_memory(change, with.shared_memory);
@@ -340,7 +340,7 @@ check_server(const Change *change)
 	}
 	if (with.known)
 	{
-		pgscale_tuning_start_ask(NULL, NULL, tls_options(&none), &without);
+		pgscale_tuning_start_probe(NULL, NULL, tls_options(&none), &without);
 		if (without.starts)
 			start_refuse(change, psprintf("The server says: %s", with.says));
 		if (!without.known)

@@ -68,7 +68,7 @@ find_sweeper(const PgscaleTuningRuleInput *input)
 /*
  * pgscale.sweeper_policy.  Window: 30 s or more.
  *
- * Threshold: the sweeper foretells that another choice of the pages that leave saves a tenth of the
+ * Threshold: the sweeper forecasts that another choice of the pages that leave saves a tenth of the
  * reads or more.  It does so while it is on, so there is no advice while it is off.
  * Gain: that part of the time that sessions wait for reads, without the part of the reads for
  * which no other page had to leave: those of scans and VACUUM, into buffers of their own.

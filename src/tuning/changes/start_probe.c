@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * start_ask.c
+ * start_probe.c
  *	  Asks the server itself whether it would start, and how much shared memory it
  *	  would take.
  *
@@ -60,13 +60,13 @@
 extern char **environ;
 
 /* What must end, however this ends. */
-typedef struct Asked
+typedef struct Probe
 {
 	char		folder[MAXPGPATH];
 	bool		made;
 	int			output;			/* -1: none */
 	pid_t		pid;			/* 0: none */
-} Asked;
+} Probe;
 
 static int
 start_wait_for(pid_t pid)
@@ -81,17 +81,17 @@ start_wait_for(pid_t pid)
 static void
 start_end(int code, Datum arg)
 {
-	Asked	   *asked = (Asked *) DatumGetPointer(arg);
+	Probe	   *probe = (Probe *) DatumGetPointer(arg);
 
-	if (asked->pid != 0)
+	if (probe->pid != 0)
 	{
-		(void) kill(asked->pid, SIGKILL);
-		(void) start_wait_for(asked->pid);
+		(void) kill(probe->pid, SIGKILL);
+		(void) start_wait_for(probe->pid);
 	}
-	if (asked->output >= 0)
-		(void) close(asked->output);
-	if (asked->made)
-		(void) rmtree(asked->folder, true);
+	if (probe->output >= 0)
+		(void) close(probe->output);
+	if (probe->made)
+		(void) rmtree(probe->folder, true);
 }
 
 static void
@@ -139,22 +139,14 @@ start_copy_control(const char *path)
 static void
 add_line(StringInfo text, const char *name, const char *value)
 {
-	char	   *escaped = escape_single_quotes_ascii(value);	/* of malloc() */
-
-	if (!escaped)
-		ereport(ERROR,
-				(errcode(ERRCODE_OUT_OF_MEMORY),
-				 errmsg("out of memory"),
-				 errhint("The server's process may have reached a limit of memory.")));
-	PG_TRY();
+	appendStringInfo(text, "%s = '", name);
+	for (; *value; value++)
 	{
-		appendStringInfo(text, "%s = '%s'\n", name, escaped);
+		if (SQL_STR_DOUBLE(*value, true))
+			appendStringInfoChar(text, *value);
+		appendStringInfoChar(text, *value);
 	}
-	PG_FINALLY();
-	{
-		free(escaped);
-	}
-	PG_END_TRY();
+	appendStringInfoString(text, "'\n");
 }
 
 /* postgresql.auto.conf with the change, if there is one. */
@@ -175,21 +167,21 @@ start_lines(const char *setting, const char *value)
 }
 
 static void
-start_prepare(Asked *asked, const char *lines)
+start_prepare(Probe *probe, const char *lines)
 {
 	const char *version = psprintf("%d\n", PGSCALE_MAJOR_NUMBER);
 
 	make_folder("base/" PG_TEMP_FILES_DIR);
-	snprintf(asked->folder, MAXPGPATH, "%s/base/%s/%s%d.start", DataDir, PG_TEMP_FILES_DIR, PG_TEMP_FILE_PREFIX, MyProcPid);
-	if (access(asked->folder, F_OK) == 0)	/* of a process that crashed and
+	snprintf(probe->folder, MAXPGPATH, "%s/base/%s/%s%d.start", DataDir, PG_TEMP_FILES_DIR, PG_TEMP_FILE_PREFIX, MyProcPid);
+	if (access(probe->folder, F_OK) == 0)	/* of a process that crashed and
 											 * had this pid */
-		(void) rmtree(asked->folder, true);
-	make_folder(asked->folder);
-	asked->made = true;
-	make_folder(psprintf("%s/global", asked->folder));
-	start_write(psprintf("%s/PG_VERSION", asked->folder), version, strlen(version));
-	start_copy_control(psprintf("%s/global/pg_control", asked->folder));
-	start_write(psprintf("%s/%s", asked->folder, PG_AUTOCONF_FILENAME), lines, strlen(lines));
+		(void) rmtree(probe->folder, true);
+	make_folder(probe->folder);
+	probe->made = true;
+	make_folder(psprintf("%s/global", probe->folder));
+	start_write(psprintf("%s/PG_VERSION", probe->folder), version, strlen(version));
+	start_copy_control(psprintf("%s/global/pg_control", probe->folder));
+	start_write(psprintf("%s/%s", probe->folder, PG_AUTOCONF_FILENAME), lines, strlen(lines));
 }
 
 /* What the running server's command line sets, it will set again. */
@@ -203,7 +195,7 @@ start_add_argument(const char *name, void *options)
 }
 
 static char **
-start_arguments(const Asked *asked, List *more)
+start_arguments(const Probe *probe, List *more)
 {
 	static const char *const fixed[] = {"log_destination=stderr", "log_line_prefix=", "lc_messages=C"};
 	List	   *options = NIL;
@@ -216,7 +208,7 @@ start_arguments(const Asked *asked, List *more)
 	for (int i = 0; i < lengthof(fixed); i++)
 		options = lappend(options, pstrdup(fixed[i]));
 	options = lappend(options, psprintf("config_file=%s", ConfigFileName));
-	options = lappend(options, psprintf("data_directory=%s", asked->folder));
+	options = lappend(options, psprintf("data_directory=%s", probe->folder));
 	options = lappend(options, pgscale_preload_done() && dladdr((void *) pgscale_preload_require, &own) != 0
 					  ? psprintf("shared_preload_libraries=\"%s\"", own.dli_fname) : pstrdup("shared_preload_libraries="));
 	options = list_concat(options, more);
@@ -224,7 +216,7 @@ start_arguments(const Asked *asked, List *more)
 	argv = palloc0((2 * list_length(options) + 4) * sizeof(char *));
 	argv[n++] = pstrdup(my_exec_path);
 	argv[n++] = pstrdup("-Cshared_memory_size");
-	argv[n++] = psprintf("-D%s", asked->folder);
+	argv[n++] = psprintf("-D%s", probe->folder);
 	foreach(cell, options)
 	{
 		argv[n++] = pstrdup("-c");
@@ -235,7 +227,7 @@ start_arguments(const Asked *asked, List *more)
 
 /* Returns 0, or an error's number. */
 static int
-start_spawn(Asked *asked, char **argv)
+start_spawn(Probe *probe, char **argv)
 {
 	posix_spawn_file_actions_t actions;
 	int			pipes[2];
@@ -243,22 +235,22 @@ start_spawn(Asked *asked, char **argv)
 
 	if (pipe2(pipes, O_CLOEXEC) != 0)
 		return errno;
-	asked->output = pipes[0];
+	probe->output = pipes[0];
 	posix_spawn_file_actions_init(&actions);
 	posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
 	posix_spawn_file_actions_adddup2(&actions, pipes[1], STDOUT_FILENO);
 	posix_spawn_file_actions_adddup2(&actions, pipes[1], STDERR_FILENO);
-	error = posix_spawn(&asked->pid, argv[0], &actions, NULL, argv, environ);
+	error = posix_spawn(&probe->pid, argv[0], &actions, NULL, argv, environ);
 	posix_spawn_file_actions_destroy(&actions);
 	(void) close(pipes[1]);
 	if (error != 0)
-		asked->pid = 0;
+		probe->pid = 0;
 	return error;
 }
 
 /* All that it says, until it ends; false: it takes too long. */
 static bool
-start_listen(const Asked *asked, StringInfo answer)
+start_listen(const Probe *probe, StringInfo answer)
 {
 	const int64 limit = pgscale_timer_clock() + LIMIT_MS * NS_PER_MS;
 
@@ -272,7 +264,7 @@ start_listen(const Asked *asked, StringInfo answer)
 		if (left <= 0)
 			return false;
 		events = WaitLatchOrSocket(MyLatch, WL_LATCH_SET | WL_SOCKET_READABLE | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-								   asked->output, left / NS_PER_MS + 1, PG_WAIT_EXTENSION);
+								   probe->output, left / NS_PER_MS + 1, PG_WAIT_EXTENSION);
 		if (events & WL_LATCH_SET)
 		{
 			ResetLatch(MyLatch);
@@ -280,7 +272,7 @@ start_listen(const Asked *asked, StringInfo answer)
 		}
 		if (!(events & WL_SOCKET_READABLE))
 			continue;
-		n = read(asked->output, part, sizeof(part));
+		n = read(probe->output, part, sizeof(part));
 		if (n == 0 || (n < 0 && errno != EINTR))
 			return true;
 		if (n > 0 && answer->len < ANSWER_MAX)
@@ -307,32 +299,32 @@ start_understand(PgscaleTuningStart *start, int status, StringInfo answer)
 }
 
 void
-pgscale_tuning_start_ask(const char *setting, const char *value, List *options, PgscaleTuningStart *start)
+pgscale_tuning_start_probe(const char *setting, const char *value, List *options, PgscaleTuningStart *start)
 {
-	Asked		asked = {.output = -1};
+	Probe		probe = {.output = -1};
 	StringInfoData answer;
 	const char *lines = start_lines(setting, value);
 
 	memset(start, 0, sizeof(*start));
 	initStringInfo(&answer);
-	PG_ENSURE_ERROR_CLEANUP(start_end, PointerGetDatum(&asked));
+	PG_ENSURE_ERROR_CLEANUP(start_end, PointerGetDatum(&probe));
 	{
 		int			error;
 
-		start_prepare(&asked, lines);
-		error = start_spawn(&asked, start_arguments(&asked, options));
+		start_prepare(&probe, lines);
+		error = start_spawn(&probe, start_arguments(&probe, options));
 		if (error != 0)
 			start->says = psprintf("could not execute \"%s\": %s", my_exec_path, strerror(error));
-		else if (!start_listen(&asked, &answer))
+		else if (!start_listen(&probe, &answer))
 			start->says = psprintf("\"%s\" has not answered within %d s", my_exec_path, LIMIT_MS / 1000);
 		else
 		{
-			const int	status = start_wait_for(asked.pid);
+			const int	status = start_wait_for(probe.pid);
 
-			asked.pid = 0;
+			probe.pid = 0;
 			start_understand(start, status, &answer);
 		}
 	}
-	PG_END_ENSURE_ERROR_CLEANUP(start_end, PointerGetDatum(&asked));
-	start_end(0, PointerGetDatum(&asked));
+	PG_END_ENSURE_ERROR_CLEANUP(start_end, PointerGetDatum(&probe));
+	start_end(0, PointerGetDatum(&probe));
 }
