@@ -21,6 +21,7 @@
 #include "utils/guc.h"
 
 #include "base/sql.h"
+#include "base/subtransaction.h"
 
 PG_FUNCTION_INFO_V1(pgscale_short_locks);
 
@@ -56,6 +57,36 @@ pgscale_sql_query(const char *query, int nargs, const Oid *types, const Datum *v
 				SPI_getvalue(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, column + 1);
 	MemoryContextSwitchTo(old);
 	SPI_finish();
+}
+
+typedef struct Trial
+{
+	const char *query;
+	PgscaleRows *rows;
+} Trial;
+
+static void
+sql_try(void *arg)
+{
+	const Trial *trial = arg;
+
+	pgscale_sql_query(trial->query, 0, NULL, NULL, false, 0, trial->rows);
+}
+
+void
+pgscale_sql_try(const char *query, PgscaleRows *rows)
+{
+	Trial		trial = {query, rows};
+	ErrorData  *error;
+
+	memset(rows, 0, sizeof(*rows));
+	error = pgscale_subtransaction_run(sql_try, &trial);
+	if (!error)
+		return;
+	if (pgscale_subtransaction_is_grave(error))
+		ReThrowError(error);
+	memset(rows, 0, sizeof(*rows));
+	rows->error = error->message;
 }
 
 int

@@ -18,7 +18,8 @@ typedef struct PgscaleRows
 	int			nrows;
 	int			ncolumns;
 	char	  **values;			/* row after row; NULL is null */
-	const char *error;			/* the reason why there is no result, or NULL */
+	const char *error;			/* of pgscale_sql_try(): the reason why there
+								 * is no result, or NULL */
 } PgscaleRows;
 
 static inline const char *
@@ -36,6 +37,12 @@ extern double pgscale_sql_number(const PgscaleRows *rows, int row, int column);
  */
 extern void pgscale_sql_query(const char *query, int nargs, const Oid *types, const Datum *values,
 							  bool read_only, int max_rows, PgscaleRows *rows);
+
+/*
+ * Executes a query that only reads, as the current user.  An error of its own is
+ * the result's; a cancel, or what is wrong with the server, is raised.
+ */
+extern void pgscale_sql_try(const char *query, PgscaleRows *rows);
 
 /*
  * Until AtEOXact_GUC(true, what it returns) names and operators are looked up in

@@ -17,9 +17,9 @@
 #include "utils/guc.h"
 
 #include "base/kernel.h"
+#include "base/sql.h"
 #include "base/units.h"
 #include "tuning/findings.h"
-#include "tuning/rule_query.h"
 
 /*
  * huge_pages.  Window: 30 s or more.
@@ -189,8 +189,8 @@ find_numa(const PgscaleTuningRuleInput *input)
 		return pgscale_tuning_finding(PGSCALE_SILENT, "pgscale does not know where this server's memory lies");
 	if (pgscale_tuning_setting("pgscale.numa_interleave") > 0)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "it is on; pgscale.health shows whether it works");
-	pgscale_tuning_query("SELECT (SELECT count(*) FROM pgscale_internal.numa_nodes() WHERE memory_bytes > 0),"
-						 " max(bytes)::float8 / sum(bytes) FROM pgscale.numa_buffers() WHERE node IS NOT NULL", &rows);
+	pgscale_sql_try("SELECT (SELECT count(*) FROM pgscale_internal.numa_nodes() WHERE memory_bytes > 0),"
+					" max(bytes)::float8 / sum(bytes) FROM pgscale.numa_buffers() WHERE node IS NOT NULL", &rows);
 	if (rows.error)
 		return pgscale_tuning_finding(PGSCALE_SILENT, "it is unknown where memory lies: %s", rows.error);
 	nodes = pgscale_sql_number(&rows, 0, 0);

@@ -17,8 +17,8 @@
 #include "utils/builtins.h"
 
 #include "base/pg_compat.h"
+#include "base/sql.h"
 #include "tuning/findings.h"
-#include "tuning/rule_query.h"
 
 /* That many times the dead rows at which autovacuum is due show that it does not keep up. */
 #define OVERDUE			2.0
@@ -57,7 +57,7 @@ for_tablespaces(const PgscaleTuningRuleInput *input,
 	PgscaleTuningFinding *first = NULL;
 	PgscaleTuningFinding **next = &first;
 
-	pgscale_tuning_query(probe_query, &rows);
+	pgscale_sql_try(probe_query, &rows);
 	if (rows.error)
 		return pgscale_tuning_finding(PGSCALE_SILENT, "the disks could not be timed: %s", rows.error);
 	for (int row = 0; row < rows.nrows; row++)
@@ -189,7 +189,7 @@ find_fillfactor(const PgscaleTuningRuleInput *input)
 	if (gain < PGSCALE_LEAST_GAIN)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "waiting for WAL takes %.1f %% of the sessions' time",
 									  100 * pgscale_tuning_wal_fraction(e));
-	pgscale_tuning_query(hot_query, &rows);
+	pgscale_sql_try(hot_query, &rows);
 	if (rows.error)
 		return pgscale_tuning_finding(PGSCALE_SILENT, "the statistics of tables could not be read: %s", rows.error);
 	if (rows.nrows == 0)
