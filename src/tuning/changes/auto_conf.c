@@ -47,7 +47,7 @@
 
 #include "base/pg_compat.h"
 #include "base/secrets.h"
-#include "tuning/changes/auto_conf.h"
+#include "tuning/changes/changes.h"
 
 /* Values of more than so much are shown shortened. */
 #define SHOWN	100

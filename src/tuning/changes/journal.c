@@ -51,8 +51,7 @@
 #include "base/pg_compat.h"
 #include "base/preload.h"
 #include "base/secrets.h"
-#include "tuning/changes/auto_conf.h"
-#include "tuning/changes/journal.h"
+#include "tuning/changes/changes.h"
 #include "tuning/evidence.h"
 
 PG_FUNCTION_INFO_V1(pgscale_tuning_journal);

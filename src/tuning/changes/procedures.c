@@ -56,9 +56,7 @@
 #include "base/preload.h"
 #include "base/sql.h"
 #include "base/subtransaction.h"
-#include "tuning/changes/auto_conf.h"
 #include "tuning/changes/changes.h"
-#include "tuning/changes/journal.h"
 #include "tuning/rules/rule_table.h"
 
 PG_FUNCTION_INFO_V1(pgscale_tuning_set);
@@ -251,18 +249,6 @@ notify_overridden(const PgscaleTuningChange *change)
 				 errhint("pg_db_role_setting lists them.")));
 }
 
-/*
- * Will the server take the setting from its files when it reads them?  If one of them
- * is broken it takes nothing, and the caller of the reload gets no message.
- */
-static bool
-files_are_taken(const PgscaleTuningChange *change)
-{
-	return pgscale_tuning_journal_number("SELECT (bool_or(applied) AND coalesce((SELECT applied FROM pg_file_settings"
-										 " WHERE lower(name) = lower($1) ORDER BY seqno DESC LIMIT 1), true))::integer::bigint"
-										 " FROM pg_file_settings", change->setting) != 0;
-}
-
 /* What is left to do once changes were made, in the caller's name. */
 static void
 reload_for(const PgscaleTuningChange *changes, int n, bool reload)
@@ -311,7 +297,15 @@ reload_for(const PgscaleTuningChange *changes, int n, bool reload)
 
 		if (!record || record->context == PGC_POSTMASTER || record->reset_source == PGC_S_ARGV)
 			continue;
-		if (files_are_taken(&changes[i]))
+
+
+		/*
+		 * If one of the files is broken the server takes nothing, and the
+		 * caller of the reload gets no message.
+		 */
+		if (pgscale_tuning_journal_number("SELECT (bool_or(applied) AND coalesce((SELECT applied FROM pg_file_settings"
+										  " WHERE lower(name) = lower($1) ORDER BY seqno DESC LIMIT 1), true))::integer::bigint"
+										  " FROM pg_file_settings", changes[i].setting) != 0)
 			pgscale_tuning_journal_effective(changes[i].id, now);
 		else
 			ereport(WARNING,
@@ -557,18 +551,6 @@ advice_to_follow(void)
 	return chosen;
 }
 
-/* Of what one advice failed for; the others are followed nevertheless. */
-static void
-warn_failed(const PgscaleTuningFinding *finding, const ErrorData *error, bool made)
-{
-	ereport(WARNING,
-			(errcode(error->sqlerrcode),
-			 made ? errmsg("\"%s\" was set to \"%s\", but: %s", finding->setting, finding->recommended, error->message)
-			 : errmsg("\"%s\" was not set to \"%s\": %s", finding->setting, finding->recommended, error->message),
-			 error->detail ? errdetail("%s", error->detail) : 0,
-			 error->hint ? errhint("%s", error->hint) : 0));
-}
-
 /* One advice of apply_all(). */
 typedef struct Advice
 {
@@ -614,7 +596,12 @@ follow_or_warn(PgscaleTuningChange *change, const PgscaleTuningFinding *finding)
 		error = make_change(change, &made);
 	}
 	if (error)
-		warn_failed(finding, error, made);
+		ereport(WARNING,
+				(errcode(error->sqlerrcode),
+				 made ? errmsg("\"%s\" was set to \"%s\", but: %s", finding->setting, finding->recommended, error->message)
+				 : errmsg("\"%s\" was not set to \"%s\": %s", finding->setting, finding->recommended, error->message),
+				 error->detail ? errdetail("%s", error->detail) : 0,
+				 error->hint ? errhint("%s", error->hint) : 0));
 	return made;
 }
 

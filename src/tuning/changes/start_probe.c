@@ -50,7 +50,6 @@
 #include "base/preload.h"
 #include "base/timer.h"
 #include "base/units.h"
-#include "tuning/changes/auto_conf.h"
 #include "tuning/changes/changes.h"
 
 /* Limits of its time and of its output. */

@@ -57,9 +57,7 @@
 #include "base/preload.h"
 #include "base/three_digits.h"
 #include "base/units.h"
-#include "tuning/changes/auto_conf.h"
 #include "tuning/changes/changes.h"
-#include "tuning/changes/journal.h"
 #include "tuning/json.h"
 #include "tuning/rules/rule_table.h"
 
@@ -209,19 +207,13 @@ count_metrics(const PgscaleTuningMetric *const *metrics)
 	return n;
 }
 
-static TimestampTz
-ms_before(TimestampTz at, int64 ms)
-{
-	return at - ms * 1000;
-}
-
 void
 pgscale_tuning_verify_remember(PgscaleTuningChange *change)
 {
 	const PgscaleTuningMetric *const *metrics;
 	PgscaleTuningEvidence *records;
 	TimestampTz now = GetCurrentTimestamp();
-	TimestampTz since = ms_before(now, WINDOW_MS);
+	TimestampTz since = now - WINDOW_MS * (USECS_PER_SEC / 1000);
 	int			nmetrics;
 	int			n;
 	Datum	   *names;
