@@ -96,8 +96,8 @@ typedef struct PgscaleTuningChange
 	bool		other_node;		/* the former */
 	int64		revert_of;		/* a change; 0: it is not a revert */
 	int64		reverted_by;	/* likewise */
-	const char *reason;			/* or NULL */
-	const Jsonb *evidence;		/* or NULL; not read back */
+	const char *reason;			/* or NULL; not read back, as the next one */
+	const Jsonb *evidence;
 
 	/*
 	 * What the setting is judged by, before the change: a metric's name, its
@@ -137,8 +137,8 @@ extern void pgscale_tuning_journal_applied(const PgscaleTuningChange *change);
 /* What went wrong; and if it failed, that it was not made. */
 extern void pgscale_tuning_journal_error(int64 id, bool failed, int sqlstate, const char *message);
 
-extern void pgscale_tuning_journal_effective(int64 id, TimestampTz at);
-extern void pgscale_tuning_journal_outcome(int64 id, const Jsonb *outcome);
+/* Any other column. */
+extern void pgscale_tuning_journal_set(int64 id, const char *column, Oid type, Datum value);
 
 /*
  * Of changes that a session left as begun when it ended: looks into the file

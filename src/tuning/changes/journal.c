@@ -180,31 +180,16 @@ pgscale_tuning_journal_begin(const PgscaleTuningChange *change)
 }
 
 #define CHANGE_COLUMNS \
-	"change, cluster, database, node, timeline, setting, old_value, new_value, state, revert_of, reverted_by, reason, evidence," \
+	"change, cluster, database, node, timeline, setting, old_value, new_value, state, revert_of, reverted_by," \
 	" metrics, metric_ends, metric_values, requested_at, applied_at, effective_at"
 
-static char *
-text_column(uint64 row, int number, MemoryContext context)
-{
-	char	   *value = pgscale_table_text(row, number);
-
-	return value ? MemoryContextStrdup(context, value) : NULL;
-}
-
 static ArrayType *
-array_column(uint64 row, int number, MemoryContext context)
+array_column(uint64 row, int number)
 {
 	bool		isnull;
 	Datum		value = pgscale_table_column(row, number, &isnull);
-	MemoryContext old;
-	ArrayType  *array;
 
-	if (isnull)
-		return NULL;
-	old = MemoryContextSwitchTo(context);
-	array = DatumGetArrayTypePCopy(value);
-	MemoryContextSwitchTo(old);
-	return array;
+	return isnull ? NULL : DatumGetArrayTypePCopy(value);
 }
 
 static TimestampTz
@@ -216,27 +201,30 @@ time_column(uint64 row, int number)
 	return isnull ? 0 : DatumGetTimestampTz(value);
 }
 
+/* All of it is in that context. */
 static void
 read_change(PgscaleTuningChange *change, uint64 row, MemoryContext context)
 {
+	MemoryContext old = MemoryContextSwitchTo(context);
+
 	change->id = pgscale_table_bigint(row, 1);
 	change->foreign = pgscale_table_origin(pgscale_table_bigint(row, 2), pgscale_table_oid(row, 3));
-	change->node = text_column(row, 4, context);
+	change->node = pgscale_table_text(row, 4);
 	change->other_node = strcmp(change->node, this_node()) != 0;
 	change->elsewhere = change->other_node || pgscale_table_bigint(row, 5) != this_timeline();
-	change->setting = text_column(row, 6, context);
-	change->old_value = text_column(row, 7, context);
-	change->new_value = text_column(row, 8, context);
-	change->state = text_column(row, 9, context);
+	change->setting = pgscale_table_text(row, 6);
+	change->old_value = pgscale_table_text(row, 7);
+	change->new_value = pgscale_table_text(row, 8);
+	change->state = pgscale_table_text(row, 9);
 	change->revert_of = pgscale_table_bigint(row, 10);
 	change->reverted_by = pgscale_table_bigint(row, 11);
-	change->reason = text_column(row, 12, context);
-	change->metrics = array_column(row, 14, context);
-	change->ends = array_column(row, 15, context);
-	change->values = array_column(row, 16, context);
-	change->requested_at = time_column(row, 17);
-	change->applied_at = time_column(row, 18);
-	change->effective_at = time_column(row, 19);
+	change->metrics = array_column(row, 12);
+	change->ends = array_column(row, 13);
+	change->values = array_column(row, 14);
+	change->requested_at = time_column(row, 15);
+	change->applied_at = time_column(row, 16);
+	change->effective_at = time_column(row, 17);
+	MemoryContextSwitchTo(old);
 }
 
 bool
@@ -312,26 +300,14 @@ pgscale_tuning_journal_error(int64 id, bool failed, int sqlstate, const char *me
 				" message = $4 WHERE change = $1", &parameters);
 }
 
-static void
-update_change(int64 id, const char *column, Oid type, Datum value)
+void
+pgscale_tuning_journal_set(int64 id, const char *column, Oid type, Datum value)
 {
 	PgscaleParameters parameters = {0};
 
 	pgscale_table_add_bigint(&parameters, id);
 	pgscale_table_add(&parameters, type, value);
 	execute_all(psprintf("UPDATE pgscale_internal.tuning_change SET %s = $2 WHERE change = $1", column), &parameters);
-}
-
-void
-pgscale_tuning_journal_effective(int64 id, TimestampTz at)
-{
-	update_change(id, "effective_at", TIMESTAMPTZOID, TimestampTzGetDatum(at));
-}
-
-void
-pgscale_tuning_journal_outcome(int64 id, const Jsonb *outcome)
-{
-	update_change(id, "outcome", JSONBOID, JsonbPGetDatum(outcome));
 }
 
 void
@@ -377,9 +353,9 @@ pgscale_tuning_journal_reconcile(void)
 		 * made, it could not.
 		 */
 		if (!made)
-			update_change(changes[i].id, "message", TEXTOID,
-						  CStringGetTextDatum("the session ended, and the line has been changed by hand since:"
-											  " whether this change was made is not known"));
+			pgscale_tuning_journal_set(changes[i].id, "message", TEXTOID,
+									   CStringGetTextDatum("the session ended, and the line has been changed by hand since:"
+														   " whether this change was made is not known"));
 	}
 	CommandCounterIncrement();
 }
@@ -520,7 +496,7 @@ put_value(Datum *value, bool *null, const char *setting, const char *text)
 #define JOURNAL_COLUMNS \
 	"change, setting, old_value, new_value, state, requested_by, acting_as, requested_at, applied_at, effective_at, reason, evidence," \
 	" outcome, revert_of, reverted_by, sqlstate, message, node, old_in_force"
-#define JOURNAL_FIRST	23
+#define JOURNAL_FIRST	21
 
 /*
  * pgscale_internal.tuning_journal(): values that the user may not see are NULL, and what seems to be a
@@ -551,7 +527,7 @@ pgscale_tuning_journal(PG_FUNCTION_ARGS)
 
 		read_change(&change, i, context);
 		visible = pgscale_tuning_line_visible(change.setting);
-		state = state_shown(&change, pgscale_table_bool(i, 20), pgscale_table_bool(i, 21), pgscale_table_text(i, 22), &lines);
+		state = state_shown(&change, pgscale_table_bool(i, 18), pgscale_table_bool(i, 19), pgscale_table_text(i, 20), &lines);
 
 		/*
 		 * what this server says of itself is nothing about a line that it has

@@ -306,7 +306,7 @@ reload_for(const PgscaleTuningChange *changes, int n, bool reload)
 		if (pgscale_tuning_journal_number("SELECT (bool_or(applied) AND coalesce((SELECT applied FROM pg_file_settings"
 										  " WHERE lower(name) = lower($1) ORDER BY seqno DESC LIMIT 1), true))::integer::bigint"
 										  " FROM pg_file_settings", changes[i].setting) != 0)
-			pgscale_tuning_journal_effective(changes[i].id, now);
+			pgscale_tuning_journal_set(changes[i].id, "effective_at", TIMESTAMPTZOID, TimestampTzGetDatum(now));
 		else
 			ereport(WARNING,
 					(errcode(ERRCODE_CONFIG_FILE_ERROR),

@@ -620,7 +620,7 @@ pgscale_tuning_verify(PG_FUNCTION_ARGS)
 	}
 	/* if the journal cannot be written it is only reported */
 	if (n > 0 && !RecoveryInProgress() && !XactReadOnly)
-		pgscale_tuning_journal_outcome(change.id,
-									   verify_outcome(&windows, metrics[Max(decides, 0)], &comparisons[Max(decides, 0)]));
+		pgscale_tuning_journal_set(change.id, "outcome", JSONBOID,
+								   JsonbPGetDatum(verify_outcome(&windows, metrics[Max(decides, 0)], &comparisons[Max(decides, 0)])));
 	return (Datum) 0;
 }
