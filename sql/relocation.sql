@@ -164,12 +164,12 @@ SELECT count(*) FROM pgscale.relocate_table('leafless', 'regress_fast', 'lock');
 
 -- moves of what is in use: of partitioned tables and indexes also the tablespace of new partitions
 SELECT count(*) FROM pgscale.relocate_table('p', 'regress_fast');
-SELECT count(*) FROM pgscale.relocate_index('p_x', 'regress_fast', mode => 'copy');
+SELECT count(*) FROM pgscale.relocate_index('p_x', 'regress_fast', mode => 'online');
 SELECT kind, relation, "table" FROM jobs();
 SELECT * FROM clear();
 SELECT count(*) FROM pgscale.relocate_table('leafless', 'regress_fast');
-SELECT count(*) FROM pgscale.relocate_index('leafless_pkey', 'regress_fast', mode => 'copy');
-SELECT count(*) FROM pgscale.relocate_indexes('excluded', 'regress_fast', mode => 'copy');
+SELECT count(*) FROM pgscale.relocate_index('leafless_pkey', 'regress_fast', mode => 'online');
+SELECT count(*) FROM pgscale.relocate_indexes('excluded', 'regress_fast', mode => 'online');
 SELECT kind, relation, mode FROM pgscale.relocation_jobs WHERE finished_at IS NULL ORDER BY job;
 SELECT * FROM clear();
 CREATE UNLOGGED TABLE unlogged (id int PRIMARY KEY);
@@ -184,15 +184,15 @@ CREATE SERVER regress_server FOREIGN DATA WRAPPER regress_wrapper;
 CREATE FOREIGN TABLE outside (id int) SERVER regress_server;
 SELECT call, answer FROM unnest(ARRAY[
     $$relocate_table('unlogged', 'regress_fast')$$,
-    $$relocate_index('unlogged_pkey', 'regress_fast', mode => 'copy')$$,
-    $$relocate_index('temporary_pkey', 'regress_fast', mode => 'copy')$$,
+    $$relocate_index('unlogged_pkey', 'regress_fast', mode => 'online')$$,
+    $$relocate_index('temporary_pkey', 'regress_fast', mode => 'online')$$,
     $$relocate_table('pg_class', 'regress_fast')$$,
     $$relocate_table('pgscale_internal.relocation_job', 'regress_fast')$$,
     $$relocate_table('strange', 'regress_fast')$$,
-    $$relocate_index('strange_index', 'regress_fast', mode => 'copy')$$,
+    $$relocate_index('strange_index', 'regress_fast', mode => 'online')$$,
     $$relocate_table('outside', 'regress_fast')$$,
-    $$relocate_index('duplicates_invalid', 'regress_fast', mode => 'copy')$$,
-    $$relocate_index('t_x', 'regress_fast', mode => 'online')$$,
+    $$relocate_index('duplicates_invalid', 'regress_fast', mode => 'online')$$,
+    $$relocate_index('t_x', 'regress_fast', mode => 'lock')$$,
     $$relocate_table('t', 'regress_none')$$,
     $$relocate_tablespace('regress_fast', 'regress_fast')$$,
     $$relocate_tablespace('regress_fast', 'regress_none')$$,
@@ -341,7 +341,7 @@ SELECT pgscale.relocate_index('own_pkey', 'regress_fast', mode => 'rebuild') AS 
 SELECT call, regexp_replace(answer, 'From PostgreSQL.*', '') FROM unnest(ARRAY[
     $$relocate_index('t_x', 'regress_fast', mode => 'rebuild')$$,
     $$relocate_table('t', 'regress_fast')$$,
-    $$relocate_indexes('t', 'regress_fast', mode => 'copy')$$,
+    $$relocate_indexes('t', 'regress_fast', mode => 'online')$$,
     $$relocate_all_indexes('pg_default', 'regress_fast', mode => 'rebuild')$$,
     $$relocate_tablespace('pg_default', 'regress_fast')$$]) call, refusal(call) answer;
 TABLE pgscale.relocation_jobs;

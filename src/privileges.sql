@@ -15,11 +15,11 @@ GRANT EXECUTE ON FUNCTION pgscale_internal.past_archive(), pgscale_internal.past
 -- figures of this database's jobs, and the pids that they wait for, for the view of jobs
 GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_progress() TO PUBLIC;
 -- read the kind and the size of relations, and the size of databases, for the functions that move
-GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_copyable(oid), pgscale_internal.relocation_staying(oid),
+GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_may_move_online(oid), pgscale_internal.relocation_staying(oid),
     pgscale_internal.relocation_bytes(oid, boolean, boolean), pgscale_internal.relocation_database_bytes(oid, oid) TO PUBLIC;
 -- reports the privilege that relocation_plan() needs
 GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_plan_check(name, bigint, interval) TO PUBLIC;
 -- a part of relocate_index(): each role is shown only what pg_stats would show it
-GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_btree_bytes(oid, double precision), pgscale_internal.relocation_copy_or_rebuild(oid) TO PUBLIC;
+GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_btree_bytes(oid, double precision), pgscale_internal.relocation_index_mode(oid) TO PUBLIC;
 -- a part of report(), which shows each role only what that role may see
 GRANT EXECUTE ON FUNCTION pgscale_internal.past_keep(timestamptz, timestamptz) TO PUBLIC;

@@ -69,7 +69,7 @@ launching('on');
 ended_ok($_, 'failed|42501|t', 'it owns the table no more', q{state, sqlstate, message ~ '^must be owner of (table|index) "own'})
     for @not_owner;
 
-### Rights that are lost while a live move copies: it does not switch, and says which right is missing. With the right it does.
+### Rights that are lost while an online move copies: it does not switch, and says which right is missing. With the right it does.
 
 $db->sql('ALTER TABLE t OWNER TO mover');
 $db->sql('ALTER INDEX t_pkey SET TABLESPACE pg_default');
@@ -79,10 +79,10 @@ my @tablespace = ('REVOKE CREATE ON TABLESPACE fast FROM mover', 'GRANT CREATE O
 for my $case (
     [ 'the ownership', $table, 'ALTER TABLE t OWNER TO another', 'ALTER TABLE t OWNER TO mover', 'must be owner of table' ],
     [ 'CREATE on the tablespace', $table, @tablespace ],
-    [ 'CREATE on the tablespace, of an index', q{relocate_index('t_pkey', 'fast', mode => 'copy')}, @tablespace ])
+    [ 'CREATE on the tablespace, of an index', q{relocate_index('t_pkey', 'fast', mode => 'online')}, @tablespace ])
 {
     my ($name, $call, $lose, $regain, $message) = @$case;
-    my ($holder, $job) = held_live('t', $call, undef, $mover);
+    my ($holder, $job) = held_online('t', $call, undef, $mover);
     my $loser = session($node);
 
     # ALTER waits for the reader, REVOKE does not
@@ -95,7 +95,7 @@ for my $case (
     is(rows($db, 't'), $rows, "$name: the rows are the same");
     strays_ok($name);
     $db->sql($regain);
-    ($holder, $job) = held_live('t', $call, undef, $mover);
+    ($holder, $job) = held_online('t', $call, undef, $mover);
     $holder->quit;
     ended_ok($job, 'done', "$name: with it the relation moves");
     done_ok("$name: back", $db->sql("SELECT pgscale.relocation_undo($job)"));
@@ -105,7 +105,7 @@ for my $case (
 # A role that is dropped while one of its jobs copies and one is queued; its tables belong to another one by then
 $db->sql('ALTER TABLE own OWNER TO mover');
 {
-    my ($holder, $job) = held_live('t', $table, undef, $mover);
+    my ($holder, $job) = held_online('t', $table, undef, $mover);
     my ($no_role) = ask(rebuild('own_n2', 'fast'), $mover);
     my $dropper = session($node);
 
@@ -162,7 +162,7 @@ $there = session($node, dbname => 'origin');
 ended_ok($copied, 'done', 'in the origin a job is done', 'state', $there);
 $there->quit;
 $there = session($node, dbname => 'copy');
-is($there->sql('SELECT state FROM pgscale.relocation_jobs'), 'copied', 'in a copy of the database it says that it is one');
+is($there->sql('SELECT state FROM pgscale.relocation_jobs'), 'foreign', 'in a copy of the database it says that it is one');
 ended_ok(ask(rebuild('t_id', 'fast'), $there), 'done', 'a job of the copy is done', 'state', $there);
 job_ok($copied, 'state, sqlstate, message', 'cancelled|57014|it was asked for in another database, of which this is a copy',
     'the copied one is not', $there);

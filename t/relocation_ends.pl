@@ -213,10 +213,10 @@ my $wanting = q{SELECT count(*) FROM pg_locks WHERE relation = 'empty'::regclass
     is(place('empty'), 'fast', 'it stays where it is');
 }
 
-### A live move that finds no gap
+### An online move that finds no gap
 
 {
-    my ($holder, $job) = held_live('t', 'fast');
+    my ($holder, $job) = held_online('t', 'fast');
     my $pid = $holder->pid;
 
     is(of_job($job, 'message'), "in use by process $pid", 'it says whom it waits for');
@@ -233,14 +233,14 @@ my $wanting = q{SELECT count(*) FROM pg_locks WHERE relation = 'empty'::regclass
 {
     # one that reads the TOAST table only
     my $toast = $db->sql(q{SELECT reltoastrelid::regclass FROM pg_class WHERE oid = 't'::regclass});
-    my ($holder, $job) = held_live('t', 'fast', "BEGIN; SELECT count(*) FROM $toast");
+    my ($holder, $job) = held_online('t', 'fast', "BEGIN; SELECT count(*) FROM $toast");
     is(of_job($job, 'message'), 'in use by process ' . $holder->pid, 'who uses the TOAST table is named, too');
     $holder->quit;
     ended_ok($job, 'done', 'without that it is done');
 }
 {
     # A GRANT has changed the row in pg_class; before 18 it has not locked the table
-    my ($holder, $job) = held_live('second', 'fast', 'BEGIN; GRANT SELECT ON second TO PUBLIC');
+    my ($holder, $job) = held_online('second', 'fast', 'BEGIN; GRANT SELECT ON second TO PUBLIC');
     job_ok($job, 'lock_tries > 1 OR message IS NOT NULL', 't', 'the switch does not wait for a GRANT');
     is(($other->try('SELECT count(*) FROM second'))[0], '00000', 'nor do others for the switch');
     $holder->sql('COMMIT');
@@ -248,7 +248,7 @@ my $wanting = q{SELECT count(*) FROM pg_locks WHERE relation = 'empty'::regclass
     $holder->quit;
 }
 {
-    my ($holder, $job) = held_live('t', 'other', q{BEGIN; UPDATE t SET n = n WHERE id = 2; PREPARE TRANSACTION 'p'});
+    my ($holder, $job) = held_online('t', 'other', q{BEGIN; UPDATE t SET n = n WHERE id = 2; PREPARE TRANSACTION 'p'});
     is(of_job($job, 'message'), 'in use by a prepared transaction', 'a prepared transaction is named as such');
     $holder->sql('BEGIN; SELECT FROM t');
     my $pid = $holder->pid;

@@ -134,7 +134,7 @@ is($fresh->sql('SELECT count(*) FROM pgscale.relocation_jobs'), 0, 'and is no jo
 ended_ok(ask(q{relocate_index('f_pkey', 'fast', mode => 'rebuild')}, $fresh), 'done', 'later it is', 'state', $fresh);
 $fresh->quit;
 
-### A disk that goes away while a live move copies to it, and comes back later
+### A disk that goes away while an online move copies to it, and comes back later
 
 my $disk = PostgreSQL::Test::Utils::tempdir();
 $db->sql("CREATE TABLESPACE disk LOCATION '$disk'");
@@ -221,7 +221,7 @@ sub overwrite
 sub path { my $relation = shift; return $node->data_dir . '/' . $db->sql("SELECT pg_relation_filepath('$relation')"); }
 
 my %move = (damaged => q{relocate_table('damaged', 'fast')},
-    damaged_pkey => q{relocate_index('damaged_pkey', 'fast', mode => 'copy')});
+    damaged_pkey => q{relocate_index('damaged_pkey', 'fast', mode => 'online')});
 my $by_index = 'SET enable_seqscan = off; SET enable_indexscan = off; SET enable_bitmapscan = off; SELECT count(*) FROM damaged';
 
 # [relation, setting, what reads it, offset within its page 3, bytes there, what that session sees]

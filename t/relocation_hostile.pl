@@ -47,7 +47,7 @@ $db->sql('SELECT pgscale.relocation_cancel(job) FROM pgscale.relocation_jobs WHE
 launching('on');
 
 # a function of the name of what a worker calls, and that itself when a superuser has given it away
-my $obstacle = 'relocation_obstacle(relation oid, live boolean, max_age_s integer) RETURNS text ' . sprintf($spring, 'NULL');
+my $obstacle = 'relocation_obstacle(relation oid, online boolean, max_age_s integer) RETURNS text ' . sprintf($spring, 'NULL');
 $mallory->sql("CREATE FUNCTION public.$obstacle");
 done_ok('a move takes what belongs to the extension', ask(rebuild('t_n')));
 my $superuser = $db->sql('SELECT quote_ident(current_user)');

@@ -79,7 +79,7 @@ my %ways = (
 
 my $writer = 'BEGIN; LOCK TABLE items IN ROW EXCLUSIVE MODE';
 
-# A rebuild before the new index has taken the old one's place, a live copy, and a move that waits for its lock
+# A rebuild before the new index has taken the old one's place, an online copy, and a move that waits for its lock
 sub begun
 {
     my $index = shift;
@@ -99,7 +99,7 @@ sub begun
         { of => 't', at_once => 1, job => $copy, worker => $copier });
 }
 
-# A rebuild after that, with the old index still there, dead; a live move that waits for its gap
+# A rebuild after that, with the old index still there, dead; an online move that waits for its gap
 sub almost_done
 {
     my $index = shift;
@@ -110,13 +110,13 @@ sub almost_done
     $reader->sql($lock);
     $first->quit;
     job_ok($rebuild, 'phase', 'waiting for readers before dropping', 'the old index is still there');
-    my ($holder, $move, $worker) = held_live('t', elsewhere('t'));
+    my ($holder, $move, $worker) = held_online('t', elsewhere('t'));
     return (
         { of => $index, too_late => 1, job => $rebuild, worker => $builder, holder => $reader },
         { of => 't', at_once => 1, job => $move, worker => $worker, holder => $holder });
 }
 
-# A live move that has switched, and removes its old file, whose pages the WAL names without images
+# An online move that has switched, and removes its old file, whose pages the WAL names without images
 sub clearing
 {
     my $path = $node->data_dir . '/' . $db->sql(q{SELECT pg_relation_filepath('large')});

@@ -1,5 +1,5 @@
-# Moves of tables and indexes of every kind: rebuilt, under a lock, and live; there, back, and all of a tablespace until it can be
-# dropped. Rows, what indexes find, and what pg_dump shows stay as they were; a live move keeps OIDs and the visibility map, too. No
+# Moves of tables and indexes of every kind: rebuilt, under a lock, and online; there, back, and all of a tablespace until it can be
+# dropped. Rows, what indexes find, and what pg_dump shows stay as they were; an online move keeps OIDs and the visibility map, too. No
 # file and no invalid index is left behind.
 # Runs on each major.
 use strict;
@@ -105,7 +105,7 @@ sub same_ok
     return;
 }
 
-# After live moves of these
+# After online moves of these
 sub moved_ok
 {
     my ($name, %moved) = @_;
@@ -171,7 +171,7 @@ $db->sql('DROP INDEX t_gin; CREATE INDEX t_gin ON t USING gin (a) WITH (fastupda
 is(($db->try("SELECT pgscale.relocation_undo($jobs[0])"))[0], '42704', 'nor is what has been built anew');
 clean_ok();
 
-### Live
+### Online
 
 ($schema, $oids, $files, $bits) = (schema(), of_relations('c.oid'), of_relations($file), map_bits());
 my $first = $db->sql('SELECT max(job) + 1 FROM pgscale.relocation_jobs');
@@ -179,8 +179,8 @@ my %index = map { $_ => 1 } split /\n/,
     $db->sql(q{SELECT translate(oid::regclass::text, E'\n', '') FROM pg_class WHERE relkind = 'i'});
 @jobs = requests("relocate_table('%s', 'fast')", @tables);
 is(scalar @jobs, 9 + 1 + 1 + 3, 'a job for each table, each partition, and each that is partitioned');
-done_ok('live: tables', @jobs);
-moved_ok('live: tables', map { $_ => 1 } grep { !$index{$_} } keys %$files);
+done_ok('online: tables', @jobs);
+moved_ok('online: tables', map { $_ => 1 } grep { !$index{$_} } keys %$files);
 is(join(' ', map { place($_) } qw(t leaf1 leaf3 parent sub matview toasted empty excluded two_forks t_unique toasted_pkey)),
     'fast ' x 10 . 'pg_default pg_default', 'tables are there, and not their indexes');
 is($db->sql($toast_is_there), 't', 'with what is stored aside, and its index');
@@ -190,10 +190,10 @@ SELECT bool_and(copied_bytes >= 0 AND recopied_blocks >= 0 AND wal_read_bytes >=
        bool_and(phase IS NULL AND done_fraction IS NULL AND left_s IS NULL), string_agg(DISTINCT mode, ' ')
   FROM pgscale.relocation_jobs WHERE job >= $first
 EOQ
-my @indexes = requests("relocate_indexes('%s', 'fast', mode => 'copy')", @tables);
+my @indexes = requests("relocate_indexes('%s', 'fast', mode => 'online')", @tables);
 is(scalar @indexes, 15 + $has{bloom} + 1 + 10 + 1 + 1 + 1 + 1, 'a job for each index, and for each that is partitioned');
-done_ok('live: indexes', @indexes);
-moved_ok('live: indexes', map { $_ => 1 } grep { $index{$_} } keys %$files);
+done_ok('online: indexes', @indexes);
+moved_ok('online: indexes', map { $_ => 1 } grep { $index{$_} } keys %$files);
 
 # What is made below a partitioned table from now on
 $db->sql('CREATE TABLE leaf4 PARTITION OF sub DEFAULT; CREATE TABLE leaf5 PARTITION OF parent FOR VALUES FROM (30) TO (40)');

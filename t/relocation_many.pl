@@ -1,6 +1,6 @@
 # Many jobs, and the mode that indexes have by default. What a worker reads to take a job does not depend on how many there are, and
 # none of its locks is in the way of ANALYZE. INSERT ... ON CONFLICT beside moves of its index raises nothing, and a rebuild says
-# that it may. A rebuild that fails names the copy, which does not call the functions of an index.
+# that it may. A rebuild that fails names the online move, which does not call the functions of an index.
 use strict;
 use warnings;
 use PgscaleRelocation;
@@ -88,11 +88,11 @@ $_->start('CALL load()') for @loading;
 done_ok('beside the load', ask("relocate_index('counters_key', '$_')")) for qw(fast other fast other);
 $db->sql('DELETE FROM load_on');
 is(($_->finish)[0], '00000', 'the load has ended') for @loading;
-is($db->sql('SELECT sum(violations), bool_and(done > 0) FROM counted'), '0|t', 'a copy causes no unique violation');
-is($db->sql(q{SELECT DISTINCT mode FROM pgscale.relocation_jobs WHERE kind = 'index'}), 'copy', 'indexes are copied by default');
+is($db->sql('SELECT sum(violations), bool_and(done > 0) FROM counted'), '0|t', 'an online move causes no unique violation');
+is($db->sql(q{SELECT DISTINCT mode FROM pgscale.relocation_jobs WHERE kind = 'index'}), 'online', 'indexes move online by default');
 
 $db->sql(q{CREATE INDEX counters_n ON counters (n); SET client_min_messages = notice});
-my $warned = qr/NOTICE:  00000: while 1 unique index is built anew, INSERT ... ON CONFLICT may raise .*HINT:  mode => 'copy'/s;
+my $warned = qr/NOTICE:  00000: while 1 unique index is built anew, INSERT ... ON CONFLICT may raise .*HINT:  mode => 'online'/s;
 like(($db->try(q{SELECT pgscale.relocate_index('counters_key', 'fast', mode => 'rebuild')}))[1], $warned,
     'a rebuild says that it may');
 done_ok('a rebuild', my $rebuilt = $db->sql('SELECT max(job) FROM pgscale.relocation_jobs'));
@@ -129,8 +129,8 @@ workers_gone();
 for my $index ('computed_failing', server_major() >= 17 ? 'computed_careless' : ())
 {
     my ($job) = ask("relocate_index('$index', 'fast', mode => 'rebuild')");
-    ended_ok($job, 'failed|t', "$index: the rebuild fails, and says what does not", q{state, message LIKE '%mode => ''copy''%'});
-    done_ok("$index: the copy", ask("relocate_index('$index', 'fast')"));
+    ended_ok($job, 'failed|t', "$index: the rebuild fails, and says what does not", q{state, message LIKE '%mode => ''online''%'});
+    done_ok("$index: the online move", ask("relocate_index('$index', 'fast')"));
 }
 
 ### A job that its worker ends while another one looks for rows of workers that are gone

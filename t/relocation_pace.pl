@@ -1,4 +1,4 @@
-# What holds a live move back: the rate, the hours, standbys, I/O pressure and room, with a clock and disks that t/lib/pace_steps.c
+# What holds an online move back: the rate, the hours, standbys, I/O pressure and room, with a clock and disks that t/lib/pace_steps.c
 # makes up. And the hours of a server, which hold back what is queued.
 use strict;
 use warnings;

@@ -50,7 +50,7 @@ SKIP:
     };
     my $free = sub { return $run->("rm $folder/others"); };
 
-    # Live
+    # Online
     my $no_room = qr/not enough free space in tablespace "small": \d MB are free, \d+ MB are needed .*/;
     my ($job) = copying(q{relocate_table('large', 'small')});
     $fill->(8);
@@ -68,7 +68,7 @@ SKIP:
     $free->();
 
     reloaded('pgscale.relocation_rate');
-    (my $holder, $job) = held_live('large', 'small');
+    (my $holder, $job) = held_online('large', 'small');
     $fill->(8);
     full_ok('little room after all is copied', $job, $no_room, $rows);
     $holder->quit;

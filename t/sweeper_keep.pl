@@ -220,7 +220,7 @@ $db->sql(sprintf q{CREATE TABLESPACE there LOCATION '%s'}, $node->basedir . '/th
 $db->sql('ALTER TABLE hot SET TABLESPACE there');
 follows('hot', 'another tablespace');
 $db->sql(q{SELECT pgscale.relocate_table('hot', 'pg_default')});
-$db->poll_ok(q{SELECT count(*) FROM pgscale.relocation_jobs WHERE state NOT IN ('done', 'failed')}, 'a live move ends', 0);
+$db->poll_ok(q{SELECT count(*) FROM pgscale.relocation_jobs WHERE state NOT IN ('done', 'failed')}, 'an online move ends', 0);
 is($db->sql(q{SELECT reltablespace FROM pg_class WHERE relname = 'hot'}), '0', 'and has moved it');
 follows('hot', 'the list goes with it');
 

@@ -1,6 +1,6 @@
 """The experiments on moving indexes and tables between tablespaces: see run and README.md."""
-import live
+import online
 import many
 import move
 
-PARTS = {"move": move, **live.PARTS, "many": many}
+PARTS = {"move": move, **online.PARTS, "many": many}

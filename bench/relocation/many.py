@@ -5,18 +5,18 @@ Tables of one row move from one tablespace to the other by relocate_tablespace, 
 import contextlib
 import time
 
-import live
+import online
 from cluster import run, say, value
 from report import table
 
-SOURCE, TARGET = TABLESPACES = live.TABLESPACES
+SOURCE, TARGET = TABLESPACES = online.TABLESPACES
 PGSCALE, ALTER = "pgscale", "ALTER TABLE ALL"
 LEAST_PER_S = 50
 MOST_TIMES = 1.5
 A_TRANSACTION = 1000
 # ALTER TABLE ALL takes as many locks, at 100 connections
 LOCKS = 512
-SETTINGS = {**live.SETTINGS, "allow_in_place_tablespaces": "on", "max_locks_per_transaction": LOCKS}
+SETTINGS = {**online.SETTINGS, "allow_in_place_tablespaces": "on", "max_locks_per_transaction": LOCKS}
 RECORDS = {"runs": ("tables", "way")}
 
 

@@ -243,7 +243,7 @@ LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET 
 AS $$
 SELECT 'pgscale_relocation_jobs', 'gauge', 'Relocation jobs of this database by state.', jsonb_build_object('state', s.state),
        count(j.state)::float8
-  FROM unnest('{queued,waiting,running,verifying,done,failed,cancelled,lost,copied}'::text[]) WITH ORDINALITY s(state, place)
+  FROM unnest('{queued,waiting,running,verifying,done,failed,cancelled,lost,foreign}'::text[]) WITH ORDINALITY s(state, place)
   LEFT JOIN pgscale.relocation_jobs j ON j.state = s.state
  GROUP BY s.state, s.place ORDER BY s.place
 $$;

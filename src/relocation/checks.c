@@ -43,7 +43,7 @@
 #include "base/units.h"
 #include "base/wal_disk.h"
 #include "relocation/checks.h"
-#include "relocation/live_move.h"
+#include "relocation/online_move.h"
 #include "relocation/pace.h"
 #include "relocation/relocation.h"
 #include "relocation/wal_readers.h"
@@ -194,7 +194,7 @@ check_index_tuple(Form_pg_class class, Form_pg_index index, Oid target, PgscaleR
 {
 	const char *name = NameStr(class->relname);
 
-	if (mode == PGSCALE_RELOCATE_COPY && !pgscale_owns_relation(index->indexrelid))
+	if (mode == PGSCALE_RELOCATE_ONLINE && !pgscale_owns_relation(index->indexrelid))
 	{
 		ereport(elevel,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
@@ -224,8 +224,8 @@ check_index_tuple(Form_pg_class class, Form_pg_index index, Oid target, PgscaleR
 				 : errhint("An interrupted CREATE INDEX or REINDEX CONCURRENTLY has left it: drop it, or REINDEX it, first.")));
 		return false;
 	}
-	if (mode == PGSCALE_RELOCATE_COPY)
-		return pgscale_relocation_live_check(index->indexrelid, elevel);
+	if (mode == PGSCALE_RELOCATE_ONLINE)
+		return pgscale_relocation_online_check(index->indexrelid, elevel);
 	if (index->indisexclusion)
 	{
 		ereport(elevel,
@@ -234,7 +234,7 @@ check_index_tuple(Form_pg_class class, Form_pg_index index, Oid target, PgscaleR
 				 ? errmsg("index \"%s\" belongs to a key WITHOUT OVERLAPS, which cannot be built concurrently", name)
 				 : errmsg("index \"%s\" belongs to an exclusion constraint, which cannot be built concurrently", name),
 				 class->relpersistence == RELPERSISTENCE_PERMANENT
-				 ? errhint("pgscale.relocate_index(..., mode => 'copy') moves it.")
+				 ? errhint("pgscale.relocate_index(..., mode => 'online') moves it.")
 				 : errhint("ALTER INDEX ... SET TABLESPACE moves it, and blocks all use of its table meanwhile.")));
 		return false;
 	}
@@ -311,7 +311,7 @@ pgscale_relocation_check_table(Oid table, Oid target, PgscaleRelocationMode mode
 	}
 	else
 		fit = check_class(table, class, target, elevel) &&
-			(mode != PGSCALE_RELOCATE_ONLINE || pgscale_relocation_live_check(table, elevel));
+			(mode != PGSCALE_RELOCATE_ONLINE || pgscale_relocation_online_check(table, elevel));
 	ReleaseSysCache(tuple);
 	return fit;
 }
@@ -358,7 +358,7 @@ pgscale_relocation_wal_growth(int64 bytes)
 }
 
 void
-pgscale_relocation_check_space(Oid tablespace, int64 bytes, bool logged, bool live)
+pgscale_relocation_check_space(Oid tablespace, int64 bytes, bool logged, bool online)
 {
 	int64		needed = bytes / 5 * ROOM_FIFTHS;
 	int64		wal = logged ? pgscale_relocation_wal_growth(bytes) : 0;
@@ -373,8 +373,8 @@ pgscale_relocation_check_space(Oid tablespace, int64 bytes, bool logged, bool li
 	room = pgscale_relocation_free_bytes(folder, &device);
 	if (device == wal_device)
 		wal_room -= needed;
-	/* a live move pauses before it is full, and goes on when there is room */
-	if (live && wal_room >= 0 && wal_room < wal && pgscale_relocation_wal_held_back(wal - wal_room, who, sizeof(who)))
+	/* an online move pauses before it is full, and goes on when there is room */
+	if (online && wal_room >= 0 && wal_room < wal && pgscale_relocation_wal_held_back(wal - wal_room, who, sizeof(who)))
 		wal = 0;
 	if (device == wal_device)
 		needed += wal;
@@ -387,10 +387,10 @@ char *
 pgscale_relocation_obstacle(const PgscaleRelocationJob *job)
 {
 	static const Oid types[] = {OIDOID, BOOLOID, INT4OID};
-	const bool	live = pgscale_relocation_is_live(job->mode);
+	const bool	online = job->mode == PGSCALE_RELOCATE_ONLINE;
 	const Datum values[] = {
-		ObjectIdGetDatum(live ? job->relation : job->heap),
-		BoolGetDatum(live),
+		ObjectIdGetDatum(online ? job->relation : job->heap),
+		BoolGetDatum(online),
 		Int32GetDatum(pgscale_relocation_max_transaction_age)
 	};
 	char		why[192];
@@ -400,8 +400,8 @@ pgscale_relocation_obstacle(const PgscaleRelocationJob *job)
 	if (pgscale_relocation_max_lag >= 0 &&
 		pgscale_relocation_wal_behind(pgscale_relocation_max_lag * PGSCALE_MB, why, sizeof(why)))
 		return pstrdup(why);
-	/* a live move looks before each piece */
-	if (!live && pgscale_relocation_wal_slot_at_risk(job->bytes, true, why, sizeof(why)))
+	/* an online move looks before each piece */
+	if (!online && pgscale_relocation_wal_slot_at_risk(job->bytes, true, why, sizeof(why)))
 		return pstrdup(why);
 	return pgscale_extension_own_text("relocation_obstacle", lengthof(types), types, values);
 }

@@ -53,8 +53,8 @@ extern bool pgscale_relocation_check_table(Oid table, Oid target, PgscaleRelocat
 /* Raises an error unless the current user may move the job's relation to its target, and both are fit for that. */
 extern void pgscale_relocation_check_job(const PgscaleRelocationJob *job);
 
-/* Raises an error if there is no room for relations of that many bytes.  live: by moves that can wait for room for their WAL. */
-extern void pgscale_relocation_check_space(Oid tablespace, int64 bytes, bool logged, bool live);
+/* Raises an error if there is no room for relations of that many bytes.  online: by moves that can wait for room for their WAL. */
+extern void pgscale_relocation_check_space(Oid tablespace, int64 bytes, bool logged, bool online);
 
 /* How much pg_wal may still grow while that number of bytes of WAL is written. */
 extern int64 pgscale_relocation_wal_growth(int64 bytes);

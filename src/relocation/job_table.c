@@ -7,7 +7,7 @@
  * A job is a row of pgscale_internal.relocation_job.  A backend adds it in its own
  * transaction, so the job exists if that transaction commits.  A worker takes the job,
  * tries it, and stores the result, each in its own transaction.  The OID of a new index
- * is stored by the same transaction of REINDEX that creates the index; the files of a live move are
+ * is stored by the same transaction of REINDEX that creates the index; the files of an online move are
  * stored before they are made, and with the switch those that it leaves.  So after a
  * crash the table lists exactly the leftovers that may exist, and no index is ever
  * recognized by its name.
@@ -63,10 +63,9 @@
 #include "relocation/relocation_state.h"
 
 static const char *const mode_words[] = {
-	[PGSCALE_RELOCATE_REBUILD] = "rebuild",
-	[PGSCALE_RELOCATE_COPY] = "copy",
-	[PGSCALE_RELOCATE_LOCK] = "lock",
 	[PGSCALE_RELOCATE_ONLINE] = "online",
+	[PGSCALE_RELOCATE_REBUILD] = "rebuild",
+	[PGSCALE_RELOCATE_LOCK] = "lock",
 };
 
 bool
@@ -106,7 +105,7 @@ execute_alone(const char *statement, PgscaleParameters *parameters, bool flush)
 #define LEFT_OVER	" (new_index IS NOT NULL OR files IS NOT NULL AND cluster = $1) "
 
 static void
-end_copied(void)
+end_foreign(void)
 {
 	PgscaleParameters parameters = {0};
 
@@ -185,7 +184,7 @@ pgscale_relocation_job_add(const PgscaleRelocationJob *job, int64 *other)
 		*other = open_job_of(job->relation, &here);
 	if (id == 0 && !here)
 	{
-		end_copied();
+		end_foreign();
 		CommandCounterIncrement();
 		id = insert_job(&parameters);
 		if (id == 0)
@@ -520,7 +519,7 @@ look_around(void)
 	if (!is_time(&looked_over_ns, LOOK_OVER_MS))
 		return;
 	PushActiveSnapshot(GetTransactionSnapshot());
-	end_copied();
+	end_foreign();
 	put_back_orphans();
 	PopActiveSnapshot();
 }
@@ -673,7 +672,7 @@ add_word(PgscaleParameters *parameters, const PgscaleRelocationJobWord *word)
 }
 
 /*
- * Sets the figures of a live move, if this worker has made or tried it.  Otherwise they stay as they are.
+ * Sets the figures of an online move, if this worker has made or tried it.  Otherwise they stay as they are.
  */
 static const char *
 set_counts(PgscaleParameters *parameters, const PgscaleRelocationJob *job)

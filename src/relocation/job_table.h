@@ -27,22 +27,16 @@
 /* How it moves; job_table.c has the words. */
 typedef enum PgscaleRelocationMode
 {
+	PGSCALE_RELOCATE_ONLINE,	/* an index or a table, as it is, while it is
+								 * in use */
 	PGSCALE_RELOCATE_REBUILD,	/* an index, by building it anew */
-	PGSCALE_RELOCATE_COPY,		/* an index, as it is, while it is in use */
 	PGSCALE_RELOCATE_LOCK,		/* a table, while its use is blocked */
-	PGSCALE_RELOCATE_ONLINE,	/* a table, as it is, while it is in use */
 } PgscaleRelocationMode;
-
-static inline bool
-pgscale_relocation_is_live(PgscaleRelocationMode mode)
-{
-	return mode == PGSCALE_RELOCATE_COPY || mode == PGSCALE_RELOCATE_ONLINE;
-}
 
 /* Files that a job has to remove, at most: a table's, its TOAST table's, and that one's indexes'. */
 #define PGSCALE_JOB_FILES	4
 
-/* What a live move has taken. */
+/* What an online move has taken. */
 typedef struct PgscaleRelocationCounts
 {
 	bool		known;			/* of an attempt of this worker */

@@ -2,7 +2,7 @@
  *
  * move.c
  *	  One move: REINDEX (CONCURRENTLY, TABLESPACE) of an index, ALTER TABLE SET
- *	  TABLESPACE of a table, or a live move (live_move.c); and the cleanup after a failure.
+ *	  TABLESPACE of a table, or an online move (online_move.c); and the cleanup after a failure.
  *
  * REINDEX CONCURRENTLY commits several times, so it must be a statement of its own,
  * outside a transaction: it runs through a portal, as if a client had sent it.  It
@@ -23,7 +23,7 @@
  *
  * ALTER TABLE is a single transaction.  If it rolls back, the server removes its files.
  *
- * A live move has moved if the relation is in its tablespace, since all of it is switched in one transaction.
+ * An online move has moved if the relation is in its tablespace, since all of it is switched in one transaction.
  * The files that it leaves are in the job's row.
  *
  * Portions Copyright (c) 2026, pgscale contributors
@@ -56,7 +56,7 @@
 
 #include "base/pg_compat.h"
 #include "relocation/checks.h"
-#include "relocation/live_move.h"
+#include "relocation/online_move.h"
 #include "relocation/relocation.h"
 #include "relocation/relocation_state.h"
 
@@ -151,9 +151,9 @@ pgscale_relocation_move(PgscaleRelocationJob *job, MemoryContext context)
 	char	   *tablespace;
 	char	   *name;
 
-	if (pgscale_relocation_is_live(job->mode))
+	if (job->mode == PGSCALE_RELOCATE_ONLINE)
 	{
-		pgscale_relocation_live_move(job);
+		pgscale_relocation_online_move(job);
 		return;
 	}
 	StartTransactionCommand();
@@ -264,7 +264,7 @@ pgscale_relocation_move_settle(PgscaleRelocationJob *job)
 	if (job->mode == PGSCALE_RELOCATE_REBUILD)
 		return settle_index(job);
 
-	pgscale_relocation_live_clean_up(job);
+	pgscale_relocation_online_clean_up(job);
 	StartTransactionCommand();
 	moved = pgscale_relocation_tablespace_of(job->relation) == job->target;
 	CommitTransactionCommand();

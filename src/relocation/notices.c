@@ -97,7 +97,7 @@ pgscale_relocation_notice_unique_rebuilds(int n)
 				(errmsg_plural("while %d unique index is built anew, INSERT ... ON CONFLICT may raise unique violations on its table",
 							   "while %d unique indexes are built anew, INSERT ... ON CONFLICT may raise unique violations on their tables",
 							   n, n),
-				 errhint("mode => 'copy', the default, does not have this effect.")));
+				 errhint("mode => 'online', the default, does not have this effect.")));
 }
 
 void
@@ -119,7 +119,7 @@ pgscale_relocation_notice_lock(PgscaleRelocationJob *job, double rate)
 }
 
 void
-pgscale_relocation_notice_copy(PgscaleRelocationJob *job)
+pgscale_relocation_notice_online(PgscaleRelocationJob *job)
 {
 	const double mb = (double) pgscale_relocation_size_of(job->relation) / PGSCALE_MB;
 

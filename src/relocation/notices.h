@@ -32,8 +32,8 @@ extern void pgscale_relocation_notice_unique_rebuilds(int n);
 /* How long all use of the table is going to wait, which is noted in the job; rate in bytes/s, 0 if unknown. */
 extern void pgscale_relocation_notice_lock(PgscaleRelocationJob *job, double rate);
 
-/* The room that a copy takes.  It blocks nobody, so the job has no predicted time. */
-extern void pgscale_relocation_notice_copy(PgscaleRelocationJob *job);
+/* The room that an online move takes.  It blocks no session, so the job has no predicted time. */
+extern void pgscale_relocation_notice_online(PgscaleRelocationJob *job);
 
 /* What relocate_tablespace() does not move: a line for each kind. */
 extern void pgscale_relocation_notice_staying(Oid tablespace);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * pace.c
- *	  What holds a live move back: the settings for it, standbys, and disks.
+ *	  What holds an online move back: the settings for it, standbys, and disks.
  *
  * The worker copies in pieces, each in a short transaction with its lock, and asks here
  * before each piece.  Between two answers it follows the WAL, so that a move can wait for

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * pace.h
- *	  What holds a live move back: the settings for it, standbys, and disks.
+ *	  What holds an online move back: the settings for it, standbys, and disks.
  *
  * For the worker, which copies in pieces.  Before each piece it asks
  * pgscale_relocation_pace_wait(), and copies as much as pgscale_relocation_pace_piece()

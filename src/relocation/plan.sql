@@ -43,7 +43,7 @@ CREATE VIEW pgscale_internal.relocation_movable AS
            format('%I.%I', n.nspname, c.relname) AS name, s.oid AS tablespace, s.spcname, a.amname,
            x.indrelid AS heap, c.relpersistence = 'p' AS logged, c.reltuples, c.relpages,
            a.amname IN ('btree', 'hash', 'brin') AND x.indexprs IS NULL AND x.indpred IS NULL AS simple,
-           CASE WHEN pgscale_internal.relocation_copyable(c.oid) THEN CASE c.relkind WHEN 'i' THEN 'copy' ELSE 'online' END
+           CASE WHEN pgscale_internal.relocation_may_move_online(c.oid) THEN 'online'
                 WHEN c.relkind = 'i' THEN 'rebuild' ELSE 'lock' END AS mode
       FROM pg_class c
       JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -53,8 +53,8 @@ CREATE VIEW pgscale_internal.relocation_movable AS
       LEFT JOIN pg_index x ON x.indexrelid = c.oid
      WHERE c.relkind IN ('r', 'm', 'i') AND c.relpersistence <> 't'
        AND c.oid >= 16384 AND n.nspname NOT IN ('pg_catalog', 'pg_toast')
-       -- an index that cannot be built concurrently can only be copied
-       AND (x.indisexclusion AND NOT pgscale_internal.relocation_copyable(c.oid)) IS NOT TRUE AND x.indisvalid IS NOT FALSE;
+       -- an index that cannot be built concurrently can only move online
+       AND (x.indisexclusion AND NOT pgscale_internal.relocation_may_move_online(c.oid)) IS NOT TRUE AND x.indisvalid IS NOT FALSE;
 COMMENT ON VIEW pgscale_internal.relocation_movable IS 'internal, for relocation_plan: what can be moved, and how';
 GRANT SELECT ON pgscale_internal.relocation_movable TO pg_monitor;
 
@@ -65,20 +65,20 @@ LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgscale_internal.relocation_btree_bytes(oid, double precision) IS
 'internal, for relocation_plan: estimated size of a btree index of that many tuples when it is built anew; NULL unless ANALYZE has the width of each column, and the role may see it';
 
-CREATE FUNCTION pgscale_internal.relocation_copy_or_rebuild(index oid, OUT mode text, OUT why text)
+CREATE FUNCTION pgscale_internal.relocation_index_mode(index oid, OUT mode text, OUT why text)
 RETURNS record
 LANGUAGE sql STRICT VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT CASE WHEN k.copyable AND (k.exclusion OR (k.bloat > 0.3) IS NOT TRUE) THEN 'copy' ELSE 'rebuild' END,
-           CASE WHEN NOT k.logged THEN 'an unlogged index is not copied'
-                WHEN NOT k.copyable THEN format('access method "%s" may log changes that a copy cannot follow', k.amname)
+    SELECT CASE WHEN k.online AND (k.exclusion OR (k.bloat > 0.3) IS NOT TRUE) THEN 'online' ELSE 'rebuild' END,
+           CASE WHEN NOT k.logged THEN 'an unlogged index cannot move online'
+                WHEN NOT k.online THEN format('access method "%s" may log changes that a copy cannot follow', k.amname)
                 WHEN k.exclusion THEN 'an exclusion constraint''s index cannot be built concurrently'
                 WHEN k.bloat > 0.3 THEN format('estimated bloat of %s %%', round((100 * k.bloat)::numeric))
                 WHEN k.bloat IS NOT NULL THEN 'estimated bloat is below 30 %'
                 WHEN k.amname <> 'btree' THEN 'its bloat cannot be estimated: it is not a btree index'
                 ELSE 'its bloat cannot be estimated: its columns were not analyzed, or the role may not read them' END
-      FROM (SELECT c.relpersistence = 'p' AS logged, pgscale_internal.relocation_copyable(c.oid) AS copyable,
+      FROM (SELECT c.relpersistence = 'p' AS logged, pgscale_internal.relocation_may_move_online(c.oid) AS online,
                    x.indisexclusion AS exclusion, a.amname,
                    CASE WHEN a.amname = 'btree' AND c.reltuples >= 0 THEN
                    -- as relocation_costs(): density when last counted, times the present size
@@ -90,8 +90,8 @@ AS $$
               CROSS JOIN LATERAL pg_relation_size(c.oid) AS s(size)
              WHERE c.oid = index) k
 $$;
-COMMENT ON FUNCTION pgscale_internal.relocation_copy_or_rebuild(oid) IS
-'internal, for relocation: how an index is moved with mode => auto, copy or rebuild, and the reason';
+COMMENT ON FUNCTION pgscale_internal.relocation_index_mode(oid) IS
+'internal, for relocation: how an index is moved with mode => auto, online or rebuild, and the reason';
 
 -- The cost of reads in the window, for the relations that can be moved to that tablespace: here_ms for all of their reads, of which
 -- the device saw physical. timed: the server measured the time, so the kernel's cache need not be asked. The relations and their
@@ -161,8 +161,8 @@ GRANT EXECUTE ON FUNCTION
     TO pg_monitor;
 
 -- What a move takes, by mode and sizes. Rates are bytes/s: of reads where it is, of reads of an index' table, and of writes in the
--- target. A copy reads and writes each page in turn, and of those modes that copy without a lock pgscale.relocation_rate limits the
--- reads. A rebuild reads the table twice: to build the index, and to add what has changed meanwhile. simple: that is what it takes.
+-- target. A copy reads and writes each page in turn; pgscale.relocation_rate limits that of an online move. A rebuild reads the table
+-- twice: to build the index, and to add what has changed meanwhile. simple: that is what it takes.
 CREATE FUNCTION pgscale_internal.relocation_effort(
     mode text, logged boolean, simple boolean, size_bytes bigint, size_after_bytes bigint, heap_bytes bigint,
     rate double precision, heap_rate double precision, write_rate double precision,
@@ -173,7 +173,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT CASE mode WHEN 'rebuild' THEN CASE WHEN simple THEN 2 * heap_bytes / heap_rate + size_after_bytes / write_rate END
                      ELSE greatest(size_bytes / rate + size_bytes / write_rate,
-                                   CASE WHEN mode <> 'lock' AND rate IS NOT NULL AND write_rate IS NOT NULL THEN
+                                   CASE WHEN mode = 'online' AND rate IS NOT NULL AND write_rate IS NOT NULL THEN
                                    size_bytes / nullif(pg_size_bytes(current_setting('pgscale.relocation_rate', true)), 0)::float8 END) END,
            CASE WHEN NOT logged THEN 0 WHEN mode = 'rebuild' THEN size_after_bytes ELSE size_bytes END,
            CASE mode WHEN 'rebuild' THEN size_after_bytes ELSE size_bytes END

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * progress.c
- *	  What live moves are at, for the view pgscale.relocation_jobs.
+ *	  What online moves are at, for the view pgscale.relocation_jobs.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -41,7 +41,7 @@ seconds_left(const PgscaleRelocationProgress *progress)
 	return left / done * (pgscale_timer_clock() - progress->began_ns) / NS_PER_S;
 }
 
-/* pgscale_internal.relocation_progress(): a row for each live move of this database. */
+/* pgscale_internal.relocation_progress(): a row for each online move of this database. */
 Datum
 pgscale_relocation_progress(PG_FUNCTION_ARGS)
 {

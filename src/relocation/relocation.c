@@ -6,8 +6,8 @@
  * A move is a job: a row that a backend adds in its own transaction (requests.c,
  * job_table.c).  A launcher starts a worker in that database (launcher.c).  The worker
  * acts as the requesting role, runs REINDEX (CONCURRENTLY, TABLESPACE) (move.c), and
- * checks that only the tablespace has changed (verify_move.c).  Or it copies the relation block by block, and
- * follows its changes in the WAL (live_move.c).
+ * checks that only the tablespace has changed (verify_move.c).  Or it moves the relation online: copies it block by block, and
+ * follows its changes in the WAL (online_move.c).
  *
  * Why a worker: REINDEX CONCURRENTLY cannot run within a transaction, so a function
  * cannot call it.  It may take hours, and a process must be there to clean up and to
@@ -60,14 +60,14 @@ relocation_define_gucs(void)
 							&pgscale_relocation_max_transaction_age, 300, -1, INT_MAX / 1000,
 							PGC_SIGHUP, GUC_UNIT_S, NULL, NULL, NULL);
 	DefineCustomIntVariable("pgscale.relocation_switch_timeout",
-							"How long a relation that is copied while it is in use may wait for a moment without long transactions.",
+							"How long an online move may wait for a moment without long transactions.",
 							"Then its job fails.",
 							&pgscale_relocation_switch_timeout, 3600, 1, INT_MAX / 1000,
 							PGC_SIGHUP, GUC_UNIT_S, NULL, NULL, NULL);
 	pgscale_relocation_pace_define_gucs();
 }
 
-/* What holds back a live move of any database, if anything does. */
+/* What holds back an online move of any database, if anything does. */
 static const char *
 relocation_held_back(void)
 {

@@ -82,7 +82,7 @@ extern bool pgscale_relocation_may_have_jobs(void);
 extern void pgscale_relocation_move_start(void);
 
 /*
- * Moves it with the rights of the current user, a live move with a superuser's; in no transaction.  Raises what
+ * Moves it with the rights of the current user, an online move with a superuser's; in no transaction.  Raises what
  * errors there are.  The context must last until they are dealt with.
  */
 extern void pgscale_relocation_move(PgscaleRelocationJob *job, MemoryContext context);

@@ -60,14 +60,14 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_relocation_progress'
 LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 1;
 COMMENT ON FUNCTION pgscale_internal.relocation_progress() IS
-'internal, for relocation_jobs: what the live moves of this database are at';
+'internal, for relocation_jobs: what the online moves of this database are at';
 
 CREATE VIEW pgscale.relocation_jobs AS
     SELECT j.job, j.kind, j.relation_name AS relation, j.source_name AS source, j.target_name AS target, j.mode,
            -- only functions open to PUBLIC, so that SELECT on the view is enough
            CASE WHEN j.finished_at IS NULL AND
                      (j.database <> (SELECT oid FROM pg_database WHERE datname = current_database()) OR
-                      j.cluster <> (SELECT system_identifier FROM pg_control_system())) THEN 'copied'
+                      j.cluster <> (SELECT system_identifier FROM pg_control_system())) THEN 'foreign'
                 WHEN l.held_back_by IS NOT NULL AND j.state = 'running' THEN 'waiting'
                 ELSE j.state
            END AS state,
@@ -107,11 +107,11 @@ COMMENT ON COLUMN pgscale.relocation_jobs.kind IS 'index or table';
 COMMENT ON COLUMN pgscale.relocation_jobs.relation IS 'the moved relation, by its name when the job was requested';
 COMMENT ON COLUMN pgscale.relocation_jobs.source IS 'tablespace that it is moved from';
 COMMENT ON COLUMN pgscale.relocation_jobs.target IS 'tablespace that it is moved to';
-COMMENT ON COLUMN pgscale.relocation_jobs.mode IS 'rebuild or copy of an index, lock or online for a table';
-COMMENT ON COLUMN pgscale.relocation_jobs.state IS 'queued, waiting, running, verifying, done, failed, cancelled, lost or copied';
-COMMENT ON COLUMN pgscale.relocation_jobs.done_fraction IS 'done part of the phase, 0 to 1; of a relation that is copied, of the copy';
+COMMENT ON COLUMN pgscale.relocation_jobs.mode IS 'online or rebuild for an index, online or lock for a table';
+COMMENT ON COLUMN pgscale.relocation_jobs.state IS 'queued, waiting, running, verifying, done, failed, cancelled, lost or foreign';
+COMMENT ON COLUMN pgscale.relocation_jobs.done_fraction IS 'done part of the phase, 0 to 1; of an online move, of the copy';
 COMMENT ON COLUMN pgscale.relocation_jobs.phase IS
-'phase of REINDEX as in pg_stat_progress_create_index; of a copy: copying, following, waiting for a gap, switching, dropping';
+'phase of REINDEX as in pg_stat_progress_create_index; of an online move: copying, following, waiting for a gap, switching, dropping';
 COMMENT ON COLUMN pgscale.relocation_jobs.left_s IS 'predicted seconds until all is copied, as the copy went so far';
 COMMENT ON COLUMN pgscale.relocation_jobs.table_name IS 'its table, by its name when the job was requested';
 COMMENT ON COLUMN pgscale.relocation_jobs.size_bytes IS 'size when the job was requested';
@@ -135,30 +135,30 @@ COMMENT ON COLUMN pgscale.relocation_jobs.message IS
 
 CREATE FUNCTION pgscale.relocate_index(
     index regclass, tablespace name, amcheck boolean DEFAULT false, prewarm boolean DEFAULT false,
-    mode text DEFAULT 'copy')
+    mode text DEFAULT 'online')
 RETURNS SETOF bigint
 AS 'MODULE_PATHNAME', 'pgscale_relocate_index'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE ROWS 1;
 COMMENT ON FUNCTION pgscale.relocate_index(regclass, name, boolean, boolean, text) IS
-'queues the online move of an index, of a partitioned one all leaves, and returns the jobs; mode copy copies it as it is, rebuild builds it anew, auto chooses by its bloat';
+'queues the move of an index, of a partitioned one all leaves, and returns the jobs; mode online copies it as it is, rebuild builds it anew, auto chooses by its bloat; it stays in use in each mode';
 
 CREATE FUNCTION pgscale.relocate_indexes(
     "table" regclass, tablespace name, amcheck boolean DEFAULT false, prewarm boolean DEFAULT false,
-    mode text DEFAULT 'copy')
+    mode text DEFAULT 'online')
 RETURNS SETOF bigint
 AS 'MODULE_PATHNAME', 'pgscale_relocate_indexes'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE ROWS 10;
 COMMENT ON FUNCTION pgscale.relocate_indexes(regclass, name, boolean, boolean, text) IS
-'queues the online move of all indexes of a table and of its partitions, and returns the jobs';
+'queues the moves of all indexes of a table and of its partitions, while they are in use, and returns the jobs';
 
 CREATE FUNCTION pgscale.relocate_all_indexes(
     source name, tablespace name, amcheck boolean DEFAULT false, prewarm boolean DEFAULT false,
-    mode text DEFAULT 'copy')
+    mode text DEFAULT 'online')
 RETURNS SETOF bigint
 AS 'MODULE_PATHNAME', 'pgscale_relocate_all_indexes'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE ROWS 100;
 COMMENT ON FUNCTION pgscale.relocate_all_indexes(name, name, boolean, boolean, text) IS
-'queues the online move of all indexes of this database that are in the source tablespace, and returns the jobs';
+'queues the moves of all indexes of this database that are in the source tablespace, while they are in use, and returns the jobs';
 
 CREATE FUNCTION pgscale.relocate_table(
     "table" regclass, tablespace name, mode text DEFAULT 'online', lock_timeout interval DEFAULT '1 s',
@@ -195,12 +195,12 @@ LANGUAGE C;
 COMMENT ON PROCEDURE pgscale.relocation_wait(bigint, interval, text) IS
 'waits until a relocation job has ended, or for that time, and shows its state';
 
-CREATE FUNCTION pgscale_internal.relocation_copyable(relation oid)
+CREATE FUNCTION pgscale_internal.relocation_may_move_online(relation oid)
 RETURNS boolean
-AS 'MODULE_PATHNAME', 'pgscale_relocation_copyable'
+AS 'MODULE_PATHNAME', 'pgscale_relocation_may_move_online'
 LANGUAGE C STRICT STABLE PARALLEL SAFE;
-COMMENT ON FUNCTION pgscale_internal.relocation_copyable(oid) IS
-'internal, for relocation: can this table or index be copied while it is in use? Needs a WAL record that names each changed block';
+COMMENT ON FUNCTION pgscale_internal.relocation_may_move_online(oid) IS
+'internal, for relocation: can this table or index be moved online? Needs a WAL record that names each changed block';
 
 CREATE FUNCTION pgscale_internal.relocation_bytes(relation oid, toast boolean, cached boolean)
 RETURNS bigint
@@ -227,8 +227,8 @@ AS $$
                        WHEN 'invalid indexes' THEN 'Drop them, or REINDEX them and then move them.'
                        WHEN 'unlogged tables and indexes' THEN
                        'relocate_table(..., mode => ''lock'') and relocate_index(..., mode => ''rebuild'') move them.'
-                       WHEN 'indexes that cannot be copied' THEN 'relocate_index(..., mode => ''rebuild'') builds them anew.'
-                       WHEN 'tables that cannot be copied' THEN 'relocate_table(..., mode => ''lock'') moves them, and blocks all use of them meanwhile.'
+                       WHEN 'indexes that cannot move online' THEN 'relocate_index(..., mode => ''rebuild'') builds them anew.'
+                       WHEN 'tables that cannot move online' THEN 'relocate_table(..., mode => ''lock'') moves them, and blocks all use of them meanwhile.'
                        WHEN 'pgscale''s own relations' THEN 'ALTER TABLE or ALTER INDEX ... SET TABLESPACE moves them, and blocks all use of them meanwhile.'
                        ELSE 'ALTER DATABASE ... SET TABLESPACE moves them, while no session is connected to the database.' END
       FROM (SELECT c.oid, c.relkind,
@@ -239,8 +239,8 @@ AS $$
                         WHEN c.relkind = 'S' THEN 'sequences'
                         WHEN NOT x.indisvalid THEN 'invalid indexes'
                         WHEN c.relpersistence = 'u' THEN 'unlogged tables and indexes'
-                        WHEN NOT pgscale_internal.relocation_copyable(c.oid) THEN
-                        CASE c.relkind WHEN 'i' THEN 'indexes that cannot be copied' ELSE 'tables that cannot be copied' END END AS kind
+                        WHEN NOT pgscale_internal.relocation_may_move_online(c.oid) THEN
+                        CASE c.relkind WHEN 'i' THEN 'indexes that cannot move online' ELSE 'tables that cannot move online' END END AS kind
               FROM pg_class c
               JOIN pg_namespace n ON n.oid = c.relnamespace
               LEFT JOIN pg_index x ON x.indexrelid = c.oid
@@ -251,8 +251,8 @@ COMMENT ON FUNCTION pgscale_internal.relocation_staying(oid) IS
 'internal, for relocate_tablespace: the relations of this database in a tablespace (0: its own) that stay there, by kind, and what would move them';
 
 -- Workers call it, as superusers: the reason why a job on this relation should not begin yet. It looks for the transactions that REINDEX
--- CONCURRENTLY would wait for; or, for a live move, for those that have locked the relation. A limit of -1 means no limit.
-CREATE FUNCTION pgscale_internal.relocation_obstacle(relation oid, live boolean, max_age_s integer)
+-- CONCURRENTLY would wait for; or, for an online move, for those that have locked the relation. A limit of -1 means no limit.
+CREATE FUNCTION pgscale_internal.relocation_obstacle(relation oid, online boolean, max_age_s integer)
 RETURNS text
 LANGUAGE sql STRICT VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
@@ -265,10 +265,10 @@ AS $$
                AND a.pid NOT IN (SELECT pid FROM pg_stat_progress_vacuum
                                  UNION ALL
                                  SELECT pid FROM pg_stat_progress_create_index WHERE command LIKE '%CONCURRENTLY')
-               AND (a.backend_xmin IS NOT NULL AND NOT live OR
+               AND (a.backend_xmin IS NOT NULL AND NOT online OR
                     EXISTS (SELECT FROM pg_locks l
                              WHERE l.pid = a.pid AND l.relation = relocation_obstacle.relation AND l.granted
-                               AND (live OR l.mode NOT IN ('AccessShareLock', 'RowShareLock'))))
+                               AND (online OR l.mode NOT IN ('AccessShareLock', 'RowShareLock'))))
             UNION ALL
             SELECT format('the prepared transaction %L', p.gid), clock_timestamp() - p.prepared
               FROM pg_prepared_xacts p
@@ -276,7 +276,7 @@ AS $$
                AND EXISTS (SELECT FROM pg_locks x JOIN pg_locks l USING (virtualtransaction)
                             WHERE x.pid IS NULL AND x.transactionid = p.transaction
                               AND l.pid IS NULL AND l.relation = relocation_obstacle.relation
-                              AND (live OR l.mode NOT IN ('AccessShareLock', 'RowShareLock')))) t
+                              AND (online OR l.mode NOT IN ('AccessShareLock', 'RowShareLock')))) t
      WHERE max_age_s >= 0 AND age > max_age_s * interval '1 second'
      ORDER BY age DESC
      LIMIT 1

@@ -76,7 +76,7 @@ extern void pgscale_relocation_grows(RelFileLocator locator);
 /* What the worker of that slot writes; false if nothing. */
 extern bool pgscale_relocation_growing(int slot, RelFileLocator *locator);
 
-/* The phase of a live move; progress.c has the words. */
+/* The phase of an online move; progress.c has the words. */
 typedef enum PgscaleRelocationPhase
 {
 	PGSCALE_PHASE_NONE,
@@ -99,7 +99,7 @@ typedef struct PgscaleRelocationProgress
 /* In a worker: shows it, until its job ends. */
 extern void pgscale_relocation_show_progress(const PgscaleRelocationProgress *progress);
 
-/* Of the worker of that slot; false if there is none that moves live. */
+/* Of the worker of that slot; false if there is none that moves online. */
 extern bool pgscale_relocation_progress_of(int slot, Oid *database, int64 *job, PgscaleRelocationProgress *progress);
 
 /* In a worker: is this job to be ended? */

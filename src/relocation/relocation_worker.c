@@ -41,7 +41,7 @@
  * queues it again.  Whatever the end, it is written down only after all has been
  * cleaned up.
  *
- * Rights.  The process is a superuser's, for its own table and for a live move, which runs no
+ * Rights.  The process is a superuser's, for its own table and for an online move, which runs no
  * code of users; a statement that moves a relation is run as the requesting role.  Index functions are run by the
  * server as the table's owner, as in any REINDEX.
  *
@@ -75,7 +75,7 @@
 #include "base/worker.h"
 #include "relocation/checks.h"
 #include "relocation/job_table.h"
-#include "relocation/live_move.h"
+#include "relocation/online_move.h"
 #include "relocation/relocation.h"
 #include "relocation/relocation_state.h"
 
@@ -183,7 +183,7 @@ take_error(PgscaleRelocationJob *job, ErrorData *data, PgscaleRelocationJobWord 
 		all = data->message;
 	}
 	/* what a copy says of a damaged page has its place only */
-	open = tells_no_rows(data->sqlerrcode) || (data->sqlerrcode == ERRCODE_DATA_CORRUPTED && pgscale_relocation_is_live(job->mode));
+	open = tells_no_rows(data->sqlerrcode) || (data->sqlerrcode == ERRCODE_DATA_CORRUPTED && job->mode == PGSCALE_RELOCATE_ONLINE);
 	error->sqlstate = data->sqlerrcode;
 	error->message = open ? data->message : "an error whose text may contain values of rows: it is shown to roles "
 		"that may read the table";
@@ -228,8 +228,8 @@ typedef struct Attempt
 									 * has raised */
 	char	   *obstacle;		/* what to wait for; NULL: nothing */
 	bool		moved;
-	bool		copyable;		/* an index whose rebuild has failed, and that
-								 * could be copied */
+	bool		may_move_online;	/* an index whose rebuild has failed, and
+									 * that could move online */
 	char	   *unverified;		/* why amcheck could not check it, or NULL */
 	char	   *suggestion;		/* or NULL */
 	AttemptEnd	end;
@@ -355,7 +355,7 @@ attempt_settle(Attempt *attempt)
 	if (attempt->step == ATTEMPT_SETTLE && !attempt->moved && job->mode == PGSCALE_RELOCATE_REBUILD)
 	{
 		StartTransactionCommand();
-		attempt->copyable = pgscale_relocation_tablespace_of(job->relation) != InvalidOid && pgscale_relocation_live_check(job->relation, DEBUG5);
+		attempt->may_move_online = pgscale_relocation_tablespace_of(job->relation) != InvalidOid && pgscale_relocation_online_check(job->relation, DEBUG5);
 		CommitTransactionCommand();
 	}
 }
@@ -386,7 +386,7 @@ attempt_check(Attempt *attempt)
 	attempt_start_transaction();
 	pgscale_relocation_check_job(job);
 	pgscale_relocation_check_space(job->target, job->bytes, get_rel_persistence(job->relation) == RELPERSISTENCE_PERMANENT,
-								   pgscale_relocation_is_live(job->mode));
+								   job->mode == PGSCALE_RELOCATE_ONLINE);
 	attempt_commit();
 }
 
@@ -409,7 +409,7 @@ attempt_move(Attempt *attempt)
 {
 	PgscaleRelocationJob *job = attempt->job;
 
-	if (!pgscale_relocation_is_live(job->mode))
+	if (job->mode != PGSCALE_RELOCATE_ONLINE)
 		become_requester(job);
 	set_lock_timeout(job->mode == PGSCALE_RELOCATE_LOCK ? job->lock_timeout_ms : 0);
 	pgscale_relocation_move(job, job_context);
@@ -535,14 +535,14 @@ unmoved_word(const Attempt *attempt)
 	return job_word(ERRCODE_QUERY_CANCELED, "cancelled");
 }
 
-/* Of a rebuild that failed while it was made: a copy may do, such as of an index whose expression raises an error. */
+/* Of a rebuild that failed while it was made: an online move may do, such as of an index whose expression raises an error. */
 static PgscaleRelocationJobWord
 failed_word(const Attempt *attempt)
 {
-	static const char *const hint = "(pgscale.relocate_index(..., mode => 'copy') moves the index without building it)";
+	static const char *const hint = "(pgscale.relocate_index(..., mode => 'online') moves the index without building it)";
 	PgscaleRelocationJobWord word = unmoved_word(attempt);
 
-	if (!attempt->copyable || !word.message)
+	if (!attempt->may_move_online || !word.message)
 		return word;
 	word.message = psprintf("%s %s", word.message, hint);
 	if (word.detail)

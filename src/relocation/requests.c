@@ -11,9 +11,10 @@
  * Of several indexes, the impossible ones are skipped with a notice; for a single index
  * it is an error.  An index that amcheck cannot check is moved, with a notice.
  *
- * The default mode of an index is a copy.  REINDEX CONCURRENTLY, which a rebuild is, has a second
+ * The default mode of an index is online, as that of a table: it waits for no older transactions of the database and has no
+ * effect on statements.  REINDEX CONCURRENTLY, which a rebuild is, has a second
  * unique index for a while, and INSERT ... ON CONFLICT does not expect conflicts there: it raises
- * unique violations.  So the request for a rebuild says that.
+ * unique violations.  So a rebuild happens only if the request says rebuild or auto, and the request says that.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -132,12 +133,12 @@ begin_request(const char *function, Name tablespace)
 
 /* What is in the queue must fit, with that. */
 static void
-end_request(Oid target, bool logged, bool live)
+end_request(Oid target, bool logged, bool online)
 {
 	int64		bytes;
 
 	(void) pgscale_relocation_jobs_to(target, &bytes);
-	pgscale_relocation_check_space(target, bytes, logged, live);
+	pgscale_relocation_check_space(target, bytes, logged, online);
 	if (logged)
 		pgscale_relocation_notice_readers(bytes);
 	if (logged && bytes > 0)
@@ -225,7 +226,7 @@ typedef struct IndexRequest
 	PgscaleRelocationMode mode;
 } IndexRequest;
 
-/* Whether it is better copied or built anew; *why: the reason. */
+/* Whether it is better moved online or built anew; *why: the reason. */
 static PgscaleRelocationMode
 choose_mode(Oid index, const char **why)
 {
@@ -236,7 +237,7 @@ choose_mode(Oid index, const char **why)
 	PgscaleRows rows;
 	const char *word;
 
-	pgscale_sql_query("SELECT mode, why FROM pgscale_internal.relocation_copy_or_rebuild($1)", lengthof(values), types, values, true, 0, &rows);
+	pgscale_sql_query("SELECT mode, why FROM pgscale_internal.relocation_index_mode($1)", lengthof(values), types, values, true, 0, &rows);
 	AtEOXact_GUC(true, settings);
 	word = rows.nrows == 1 ? pgscale_rows_text(&rows, 0, 0) : NULL;
 	if (!word || !pgscale_relocation_mode_named(word, &mode))
@@ -269,7 +270,7 @@ move_one_index(FunctionCallInfo fcinfo, const IndexRequest *request, Oid index, 
 		return false;
 	if (why)
 		ereport(NOTICE,
-				(errmsg(job.mode == PGSCALE_RELOCATE_COPY ? "\"%s\" will be copied: %s" : "\"%s\" will be built anew: %s",
+				(errmsg(job.mode == PGSCALE_RELOCATE_ONLINE ? "\"%s\" will be moved online: %s" : "\"%s\" will be built anew: %s",
 						get_rel_name(index), why)));
 	if (job.amcheck)
 		pgscale_relocation_notice_unverified(index);
@@ -292,7 +293,7 @@ move_indexes(FunctionCallInfo fcinfo, const IndexRequest *request, List *indexes
 			logged |= get_rel_persistence(lfirst_oid(cell)) == RELPERSISTENCE_PERMANENT;
 	}
 	pgscale_relocation_notice_unique_rebuilds(unique_rebuilds);
-	end_request(request->target, logged, request->choose || pgscale_relocation_is_live(request->mode));
+	end_request(request->target, logged, request->choose || request->mode == PGSCALE_RELOCATE_ONLINE);
 }
 
 /* What the functions for indexes have in common. */
@@ -305,16 +306,16 @@ begin_indexes(FunctionCallInfo fcinfo, const char *function)
 		.amcheck = PG_GETARG_BOOL(2),
 		.prewarm = PG_GETARG_BOOL(3),
 		.choose = strcmp(mode, "auto") == 0,
-		.mode = PGSCALE_RELOCATE_COPY
+		.mode = PGSCALE_RELOCATE_ONLINE
 	};
 
 	if (!request.choose &&
 		(!pgscale_relocation_mode_named(mode, &request.mode) ||
-		 (request.mode != PGSCALE_RELOCATE_REBUILD && request.mode != PGSCALE_RELOCATE_COPY)))
+		 (request.mode != PGSCALE_RELOCATE_REBUILD && request.mode != PGSCALE_RELOCATE_ONLINE)))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("unknown mode \"%s\"", mode),
-				 errhint("It is 'copy', 'rebuild' or 'auto'.")));
+				 errhint("It is 'online', 'rebuild' or 'auto'.")));
 	if (request.amcheck)
 		(void) pgscale_extension_required("amcheck", "amcheck");
 	if (request.prewarm)
@@ -331,7 +332,7 @@ pgscale_relocate_index(PG_FUNCTION_ARGS)
 	const IndexRequest request = begin_indexes(fcinfo, "relocate_index()");
 
 	move_indexes(fcinfo, &request,
-				 request_leaves(index, request.mode == PGSCALE_RELOCATE_COPY,
+				 request_leaves(index, request.mode == PGSCALE_RELOCATE_ONLINE,
 								"ALTER INDEX ... ATTACH PARTITION attaches the index of a partition; "
 								"pgscale.relocate_indexes() moves the indexes of all partitions, attached or not."),
 				 pgscale_relocation_is_partitioned(index) ? NOTICE : ERROR);
@@ -359,7 +360,7 @@ pgscale_relocate_indexes(PG_FUNCTION_ARGS)
 
 	pgscale_relocation_check_is_table(table);
 	pgscale_relocation_notice_children(table, request.target);
-	foreach(cell, request_leaves(table, request.mode == PGSCALE_RELOCATE_COPY, NULL))
+	foreach(cell, request_leaves(table, request.mode == PGSCALE_RELOCATE_ONLINE, NULL))
 		indexes = list_concat(indexes, indexes_of(lfirst_oid(cell)));
 	move_indexes(fcinfo, &request, indexes, NOTICE);
 	return (Datum) 0;
@@ -408,7 +409,7 @@ pgscale_relocate_all_indexes(PG_FUNCTION_ARGS)
 	const IndexRequest request = begin_indexes(fcinfo, "relocate_all_indexes()");
 
 	check_differ(source, request.target);
-	move_indexes(fcinfo, &request, relations_in(source, request.mode == PGSCALE_RELOCATE_COPY ? "Ii" : "i", false), NOTICE);
+	move_indexes(fcinfo, &request, relations_in(source, request.mode == PGSCALE_RELOCATE_ONLINE ? "Ii" : "i", false), NOTICE);
 	return (Datum) 0;
 }
 
@@ -465,7 +466,7 @@ move_one_table(FunctionCallInfo fcinfo, TableRequest *request, Oid table, int el
 		pgscale_relocation_notice_lock(&job, request->rate);
 	}
 	else
-		pgscale_relocation_notice_copy(&job);
+		pgscale_relocation_notice_online(&job);
 	if (request_queue(&job, elevel) == 0)
 		return false;
 	put_id(fcinfo, job.id);
@@ -484,7 +485,7 @@ move_tables(FunctionCallInfo fcinfo, TableRequest *request, List *tables, int el
 		if (move_one_table(fcinfo, request, lfirst_oid(cell), elevel))
 			logged |= get_rel_persistence(lfirst_oid(cell)) == RELPERSISTENCE_PERMANENT;
 	}
-	end_request(request->target, logged, pgscale_relocation_is_live(request->mode));
+	end_request(request->target, logged, request->mode == PGSCALE_RELOCATE_ONLINE);
 }
 
 static int
@@ -539,7 +540,7 @@ pgscale_relocate_tablespace(PG_FUNCTION_ARGS)
 		.mode = PGSCALE_RELOCATE_ONLINE,
 		.target = begin_request("relocate_tablespace()", PG_GETARG_NAME(1))
 	};
-	const IndexRequest indexes = {.mode = PGSCALE_RELOCATE_COPY,.target = tables.target};
+	const IndexRequest indexes = {.mode = PGSCALE_RELOCATE_ONLINE,.target = tables.target};
 
 	check_differ(source, tables.target);
 	if (source == GLOBALTABLESPACE_OID)
@@ -647,7 +648,7 @@ pgscale_relocation_undo(PG_FUNCTION_ARGS)
 	back.undo_of = id;
 	(void) request_queue(&back, ERROR);
 	pgscale_relocation_notice_unique_rebuilds(is_unique_rebuild(back.relation, back.mode));
-	end_request(back.target, get_rel_persistence(back.relation) == RELPERSISTENCE_PERMANENT, pgscale_relocation_is_live(back.mode));
+	end_request(back.target, get_rel_persistence(back.relation) == RELPERSISTENCE_PERMANENT, back.mode == PGSCALE_RELOCATE_ONLINE);
 	PG_RETURN_INT64(back.id);
 }
 

@@ -4,7 +4,7 @@
  *	  Makes the next segment of the WAL before anyone needs it.
  *
  * The process that first reaches the end of a segment needs the next one.  Often a checkpoint has left an old segment for that.
- * If not, the process makes one: it fills 16 MB with zeros and syncs them, under the lock that all commits need.  A live move
+ * If not, the process makes one: it fills 16 MB with zeros and syncs them, under the lock that all commits need.  An online move
  * writes more segments than checkpoints leave.  So its worker makes the next one before each piece, without that lock.
  * XLogFileInit() does it, as for the server itself.
  *

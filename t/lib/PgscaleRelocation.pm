@@ -10,7 +10,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 our @EXPORT = qw($node $db relocation_node relocation_objects two_tables extensions own_disk stopped stop_ok ask rebuild copying
-  held held_live of_job job_text job_ok ended ended_ok done_ok in_order_ok place elsewhere launching reloaded workers_gone schema
+  held held_online of_job job_text job_ok ended ended_ok done_ok in_order_ok place elsewhere launching reloaded workers_gone schema
   clean_ok sound_ok strays strays_ok rows);
 
 # The server that the functions below are about, and the session that asks it. A test may put others in their places.
@@ -257,8 +257,8 @@ sub held
     return ($holder, $job, _worker($job));
 }
 
-# The same of the live move of a table that the session reads, once all is copied; or of another call, by a session
-sub held_live
+# The same of the online move of a table that the session reads, once all is copied; or of another call, by a session
+sub held_online
 {
     my ($table, $call, $hold, $session) = @_;
     my $holder = session($node);

@@ -4,7 +4,7 @@
  * which pgscale reaches the server (its GOT).
  *
  * struct calls in the file that FAILING_CALLS names, which all processes map, says which call is meant, and counts them all, by
- * the part of a live move that they belong to. In a critical section nothing counts, as an error would be a crash there.
+ * the part of an online move that they belong to. In a critical section nothing counts, as an error would be a crash there.
  */
 #define _GNU_SOURCE
 #include "postgres.h"
@@ -26,7 +26,7 @@ PGDLLEXPORT void _PG_init(void);
 
 #define FUNCTIONS	900
 
-/* Parts of a live move: what is before it, copying until the first lock, what is done under the lock, what is after the switch. */
+/* Parts of an online move: what is before it, copying until the first lock, what is done under the lock, what is after the switch. */
 enum
 {
 	BEFORE,
@@ -36,7 +36,7 @@ enum
 	PARTS
 };
 
-/* relocation_live_calls.pl knows this layout */
+/* relocation_online_calls.pl knows this layout */
 struct calls
 {
 	int32		part;			/* of the call that fails */

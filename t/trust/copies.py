@@ -449,11 +449,11 @@ def subscriber(place):
 
 def unlogged(tree):
     """Changes the copy of the source that is built: of ten pieces that a move copies one is not in the WAL."""
-    source = tree / "src" / "relocation" / "live_copy.c"
+    source = tree / "src" / "relocation" / "online_copy.c"
     text = source.read_text()
     insert = "\tend = XLogInsert(RM_XLOG_ID, XLOG_FPI);\n"
     if text.count(insert) != 1:
-        raise RuntimeError("live_copy.c writes WAL otherwise by now")
+        raise RuntimeError("online_copy.c writes WAL otherwise by now")
     source.write_text(text.replace(insert, """\tstatic int pieces;
 \tif (++pieces % 10 == 0)
 \t{

@@ -1,4 +1,4 @@
-"""Churn by live moves: a large table with indexes of six kinds, its TOAST table and the books themselves move, while they are
+"""Churn by online moves: a large table with indexes of six kinds, its TOAST table and the books themselves move, while they are
 in use, between three tablespaces, of which one lies on a disk of its own.
 
 The ledger's transactions keep the large table's books, too. So a block that a move has lost shows as a wrong sum, as a row
@@ -99,11 +99,11 @@ def change(rng, aid, delta):
 
 def forget(tree):
     """Changes the copy of the source that is built: of ten changed blocks one is not copied again."""
-    source = tree / "src" / "relocation" / "live_copy.c"
+    source = tree / "src" / "relocation" / "online_copy.c"
     text = source.read_text()
     marks = "\tif (block >= copy->copied)\n\t\treturn;\n"
     if text.count(marks) != 1:
-        raise RuntimeError("live_copy.c marks changed blocks otherwise by now")
+        raise RuntimeError("online_copy.c marks changed blocks otherwise by now")
     source.write_text(text.replace(
         marks, marks + "\tstatic int forgotten;\n\tif (++forgotten % 10 == 0)\n\t\treturn;\n"))
 
@@ -160,9 +160,9 @@ class Moves(Features):
         self.pause(0.02)
         target = target_of(connection, rng, relation)
         if relation == "large" and rng.random() < 0.15:
-            statement = f"relocate_indexes('{relation}', '{target}', mode => 'copy')"
+            statement = f"relocate_indexes('{relation}', '{target}', mode => 'online')"
         elif value(connection, "SELECT relkind = 'i' FROM pg_class WHERE oid = %s::regclass", relation):
-            statement = f"relocate_index('{relation}', '{target}', prewarm => false, mode => 'copy')"
+            statement = f"relocate_index('{relation}', '{target}', prewarm => false, mode => 'online')"
         else:
             statement = f"relocate_table('{relation}', '{target}')"
         jobs = self.ask(connection, rng, statement, 0.07)

@@ -119,7 +119,7 @@ def check_moved(server, end, before):
     if states != [("of another server",)]:
         raise Loss(f"the journal's rows are {states}")
     states = run(connection, "SELECT state FROM pgscale.relocation_jobs ORDER BY job")
-    if states != [("done",), ("copied",)]:
+    if states != [("done",), ("foreign",)]:
         raise Loss(f"jobs are {states}")
     change = value(connection, "SELECT min(change) FROM pgscale.tuning_journal")
     state, message, hint = refused(connection, f"CALL pgscale.revert({change})")

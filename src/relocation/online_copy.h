@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
  *
- * live_copy.h
+ * online_copy.h
  *	  Copies a relation's file, and keeps the copy up to date while the relation changes.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
  *-------------------------------------------------------------------------
  */
-#ifndef PGSCALE_RELOCATION_LIVE_COPY_H
-#define PGSCALE_RELOCATION_LIVE_COPY_H
+#ifndef PGSCALE_RELOCATION_ONLINE_COPY_H
+#define PGSCALE_RELOCATION_ONLINE_COPY_H
 
 #include "postgres.h"
 
@@ -73,4 +73,4 @@ extern void pgscale_relocation_copy_shorten(PgscaleRelocationCopy *copy, Relatio
 /* Call it last, with AccessExclusiveLock.  Raises an error unless the copy is complete. */
 extern void pgscale_relocation_copy_finish(PgscaleRelocationCopy *copy, Relation relation);
 
-#endif							/* PGSCALE_RELOCATION_LIVE_COPY_H */
+#endif							/* PGSCALE_RELOCATION_ONLINE_COPY_H */

@@ -1,4 +1,4 @@
-# Live moves back and forth under a load that keeps a ledger: updates within a page and across pages, of values stored aside, a
+# Online moves back and forth under a load that keeps a ledger: updates within a page and across pages, of values stored aside, a
 # table that grows and is truncated by VACUUM, freezing. Each row is checked against the ledger, also by each index, while the
 # moves go on, also by readers of a hot standby, and afterwards; so are checksums.
 use strict;
@@ -132,7 +132,7 @@ sub moves
         my $to = elsewhere('tide');
 
         push @jobs, (map { ask("relocate_table('$_', '$to')") } qw(tide accounts papers)),
-          map { ask("relocate_indexes('$_', '$to', mode => 'copy')") } qw(tide accounts papers);
+          map { ask("relocate_indexes('$_', '$to', mode => 'online')") } qw(tide accounts papers);
         my $freeze = $round % 3 ? '' : '(FREEZE)';
         $vacuum->start("VACUUM tide; VACUUM $freeze papers; VACUUM tide; VACUUM $freeze accounts; VACUUM tide");
         # meanwhile each reader of the standby sees all rows

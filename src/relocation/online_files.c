@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * live_files.c
+ * online_files.c
  *	  New files of relations that move, and files that they have left.
  *
  * The server removes the files of a transaction that does not commit, and at a commit the files of dropped relations.  A move
@@ -45,7 +45,7 @@
 #include "base/pg_compat.h"
 #include "base/relation_files.h"
 #include "base/timer.h"
-#include "relocation/live_files.h"
+#include "relocation/online_files.h"
 
 /* A step of making a file shorter, and the pause after it. */
 #define STEP_BYTES	((off_t) 4 * 1024 * 1024)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
- * live_follow.c
- *	  A live move copies everything, and again what changes meanwhile.
+ * online_follow.c
+ *	  An online move copies everything, and again what changes meanwhile.
  *
  * All work is done in pieces.  Each is a transaction that opens the relation anew, because another file may have taken its place
  * since, and holds no snapshot, so that VACUUM is not held back.  Between two pieces the WAL is read, so the marks of changed
@@ -21,7 +21,7 @@
 
 #include "base/relation_files.h"
 #include "base/timer.h"
-#include "relocation/live_parts.h"
+#include "relocation/online_parts.h"
 #include "relocation/wal_ahead.h"
 #include "relocation/wal_readers.h"
 
@@ -39,7 +39,7 @@
  */
 
 static PgscaleRelocationCopy *
-copy_of(PgscaleRelocationLive *move, RelFileLocator locator)
+copy_of(PgscaleRelocationOnline *move, RelFileLocator locator)
 {
 	for (int i = 0; i < move->ncopies; i++)
 		if (RelFileLocatorEquals(move->copies[i].from, locator))
@@ -48,7 +48,7 @@ copy_of(PgscaleRelocationLive *move, RelFileLocator locator)
 }
 
 static void
-live_changed(void *arg, RelFileLocator locator, ForkNumber fork, BlockNumber block)
+online_changed(void *arg, RelFileLocator locator, ForkNumber fork, BlockNumber block)
 {
 	PgscaleRelocationCopy *copy = fork == MAIN_FORKNUM ? copy_of(arg, locator) : NULL;
 
@@ -57,7 +57,7 @@ live_changed(void *arg, RelFileLocator locator, ForkNumber fork, BlockNumber blo
 }
 
 static void
-live_truncated(void *arg, RelFileLocator locator, BlockNumber blocks)
+online_truncated(void *arg, RelFileLocator locator, BlockNumber blocks)
 {
 	PgscaleRelocationCopy *copy = copy_of(arg, locator);
 
@@ -66,15 +66,15 @@ live_truncated(void *arg, RelFileLocator locator, BlockNumber blocks)
 }
 
 void
-pgscale_relocation_live_follow_from_now(PgscaleRelocationLive *move)
+pgscale_relocation_online_follow_from_now(PgscaleRelocationOnline *move)
 {
-	const PgscaleRelocationWalVisitor visitor = {live_changed, live_truncated, move};
+	const PgscaleRelocationWalVisitor visitor = {online_changed, online_truncated, move};
 
 	move->wal = pgscale_relocation_wal_begin(&visitor);
 }
 
 void
-pgscale_relocation_live_follow(PgscaleRelocationLive *move, XLogRecPtr until)
+pgscale_relocation_online_follow(PgscaleRelocationOnline *move, XLogRecPtr until)
 {
 	if (move->wal)
 		move->progress.counts.wal_read_bytes += pgscale_relocation_wal_read(move->wal, until);
@@ -84,11 +84,11 @@ pgscale_relocation_live_follow(PgscaleRelocationLive *move, XLogRecPtr until)
  * Copying
  */
 
-typedef BlockNumber (*LivePiece) (PgscaleRelocationCopy *copy, Relation relation, BlockNumber most);
+typedef BlockNumber (*OnlinePiece) (PgscaleRelocationCopy *copy, Relation relation, BlockNumber most);
 
 /* One piece, as a transaction of its own. */
 static BlockNumber
-live_piece(PgscaleRelocationLive *move, PgscaleRelocationCopy *copy, LivePiece piece, BlockNumber most)
+online_piece(PgscaleRelocationOnline *move, PgscaleRelocationCopy *copy, OnlinePiece piece, BlockNumber most)
 {
 	Relation	relation;
 	BlockNumber done;
@@ -96,7 +96,7 @@ live_piece(PgscaleRelocationLive *move, PgscaleRelocationCopy *copy, LivePiece p
 	pgscale_relocation_wal_ahead();
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
-	relation = pgscale_relocation_live_open(move, copy, AccessShareLock);
+	relation = pgscale_relocation_online_open(move, copy, AccessShareLock);
 	/* opening it has read catalogs: do not hold back VACUUM */
 	InvalidateCatalogSnapshot();
 	done = piece(copy, relation, most);
@@ -107,21 +107,21 @@ live_piece(PgscaleRelocationLive *move, PgscaleRelocationCopy *copy, LivePiece p
 
 /* Copies the next pages of a map.  Returns 0 at its end. */
 static BlockNumber
-live_map(PgscaleRelocationCopy *copy, Relation relation, BlockNumber most)
+online_map(PgscaleRelocationCopy *copy, Relation relation, BlockNumber most)
 {
 	copy->map_page = pgscale_relocation_copy_map(copy, relation, copy->map, copy->map_page, most);
 	return copy->map_page != InvalidBlockNumber;
 }
 
 static BlockNumber
-live_shorten(PgscaleRelocationCopy *copy, Relation relation, BlockNumber most)
+online_shorten(PgscaleRelocationCopy *copy, Relation relation, BlockNumber most)
 {
 	pgscale_relocation_copy_shorten(copy, relation);
 	return 0;
 }
 
 int64
-pgscale_relocation_live_copied_bytes(const PgscaleRelocationLive *move)
+pgscale_relocation_online_copied_bytes(const PgscaleRelocationOnline *move)
 {
 	int64		blocks = 0;
 
@@ -131,7 +131,7 @@ pgscale_relocation_live_copied_bytes(const PgscaleRelocationLive *move)
 }
 
 BlockNumber
-pgscale_relocation_live_marked(const PgscaleRelocationLive *move)
+pgscale_relocation_online_marked(const PgscaleRelocationOnline *move)
 {
 	BlockNumber marked = 0;
 
@@ -145,7 +145,7 @@ pgscale_relocation_live_marked(const PgscaleRelocationLive *move)
  * ends until the move has ended and its pages are gone.
  */
 static void
-live_check_target(const PgscaleRelocationLive *move)
+online_check_target(const PgscaleRelocationOnline *move)
 {
 	char		folder[MAXPGPATH];
 	struct stat st;
@@ -159,66 +159,66 @@ live_check_target(const PgscaleRelocationLive *move)
 }
 
 long
-pgscale_relocation_live_pause(PgscaleRelocationLive *move)
+pgscale_relocation_online_pause(PgscaleRelocationOnline *move)
 {
-	const int64 copied = pgscale_relocation_live_copied_bytes(move);
+	const int64 copied = pgscale_relocation_online_copied_bytes(move);
 	int64		written = copied + move->progress.counts.recopied_blocks * BLCKSZ;
-	const int64 left = Max(move->progress.total_bytes - copied, 0) + (int64) pgscale_relocation_live_marked(move) * BLCKSZ;
+	const int64 left = Max(move->progress.total_bytes - copied, 0) + (int64) pgscale_relocation_online_marked(move) * BLCKSZ;
 	char	   *why = NULL;
 	long		ms;
 
 	for (int i = 0; i < move->ncopies; i++)
 		written += (int64) move->copies[i].mapped_pages * BLCKSZ;
 	ms = pgscale_relocation_pace_wait(&move->pace, written, left, &why);
-	live_check_target(move);
+	online_check_target(move);
 	strlcpy(move->progress.held_back_by, why ? why : "", sizeof(move->progress.held_back_by));
 	return ms;
 }
 
 /* Waits until more may be copied. */
 static void
-live_keep_pace(PgscaleRelocationLive *move, PgscaleRelocationPhase phase)
+online_keep_pace(PgscaleRelocationOnline *move, PgscaleRelocationPhase phase)
 {
 	long		ms;
 
-	while ((ms = pgscale_relocation_live_pause(move)) > 0)
+	while ((ms = pgscale_relocation_online_pause(move)) > 0)
 	{
-		pgscale_relocation_live_show(move, phase);
-		pgscale_relocation_live_follow(move, InvalidXLogRecPtr);
+		pgscale_relocation_online_show(move, phase);
+		pgscale_relocation_online_follow(move, InvalidXLogRecPtr);
 		pgscale_timer_pause(Min(ms, FOLLOW_MS));
 	}
-	pgscale_relocation_live_show(move, phase);
+	pgscale_relocation_online_show(move, phase);
 }
 
 /* How many blocks the next piece may have. */
 static BlockNumber
-live_pace_blocks(const PgscaleRelocationLive *move)
+online_pace_blocks(const PgscaleRelocationOnline *move)
 {
 	return Min(Max(pgscale_relocation_pace_piece(&move->pace) / BLCKSZ, 1), PIECE_BLOCKS);
 }
 
 BlockNumber
-pgscale_relocation_live_try_blocks(const PgscaleRelocationLive *move, BlockNumber most)
+pgscale_relocation_online_try_blocks(const PgscaleRelocationOnline *move, BlockNumber most)
 {
 	if (!pgscale_relocation_wal_is_synchronous())
 		return most;
-	return Min(most, Max(live_pace_blocks(move), FEW_BLOCKS / 4));
+	return Min(most, Max(online_pace_blocks(move), FEW_BLOCKS / 4));
 }
 
 static void
-live_copy_map(PgscaleRelocationLive *move, PgscaleRelocationCopy *copy, ForkNumber map, PgscaleRelocationPhase phase)
+online_copy_map(PgscaleRelocationOnline *move, PgscaleRelocationCopy *copy, ForkNumber map, PgscaleRelocationPhase phase)
 {
 	copy->map = map;
 	copy->map_page = 0;
 	do
 	{
-		live_keep_pace(move, phase);
-		pgscale_relocation_live_follow(move, InvalidXLogRecPtr);
-	} while (live_piece(move, copy, live_map, live_pace_blocks(move)) > 0);
+		online_keep_pace(move, phase);
+		pgscale_relocation_online_follow(move, InvalidXLogRecPtr);
+	} while (online_piece(move, copy, online_map, online_pace_blocks(move)) > 0);
 }
 
 void
-pgscale_relocation_live_copy_all(PgscaleRelocationLive *move)
+pgscale_relocation_online_copy_all(PgscaleRelocationOnline *move)
 {
 	for (int i = 0; i < move->ncopies; i++)
 	{
@@ -226,11 +226,11 @@ pgscale_relocation_live_copy_all(PgscaleRelocationLive *move)
 
 		do
 		{
-			live_keep_pace(move, PGSCALE_PHASE_COPYING);
-			pgscale_relocation_live_follow(move, InvalidXLogRecPtr);
-		} while (live_piece(move, copy, pgscale_relocation_copy_more, live_pace_blocks(move)) > 0);
-		live_copy_map(move, copy, FSM_FORKNUM, PGSCALE_PHASE_COPYING);
-		live_copy_map(move, copy, VISIBILITYMAP_FORKNUM, PGSCALE_PHASE_COPYING);
+			online_keep_pace(move, PGSCALE_PHASE_COPYING);
+			pgscale_relocation_online_follow(move, InvalidXLogRecPtr);
+		} while (online_piece(move, copy, pgscale_relocation_copy_more, online_pace_blocks(move)) > 0);
+		online_copy_map(move, copy, FSM_FORKNUM, PGSCALE_PHASE_COPYING);
+		online_copy_map(move, copy, VISIBILITYMAP_FORKNUM, PGSCALE_PHASE_COPYING);
 	}
 }
 
@@ -239,23 +239,23 @@ pgscale_relocation_live_copy_all(PgscaleRelocationLive *move)
  * recycle what has not been read yet.
  */
 static void
-live_copy_marked(PgscaleRelocationLive *move, PgscaleRelocationCopy *copy, PgscaleRelocationPhase phase)
+online_copy_marked(PgscaleRelocationOnline *move, PgscaleRelocationCopy *copy, PgscaleRelocationPhase phase)
 {
 	BlockNumber done;
 
 	copy->again = 0;
 	do
 	{
-		live_keep_pace(move, phase);
-		done = live_piece(move, copy, pgscale_relocation_copy_again, live_pace_blocks(move));
+		online_keep_pace(move, phase);
+		done = online_piece(move, copy, pgscale_relocation_copy_again, online_pace_blocks(move));
 		move->progress.counts.recopied_blocks += done;
-		pgscale_relocation_live_follow(move, InvalidXLogRecPtr);
-		pgscale_relocation_live_show(move, phase);
+		pgscale_relocation_online_follow(move, InvalidXLogRecPtr);
+		pgscale_relocation_online_show(move, phase);
 	} while (done > 0);
 }
 
 void
-pgscale_relocation_live_catch_up(PgscaleRelocationLive *move, PgscaleRelocationPhase phase)
+pgscale_relocation_online_catch_up(PgscaleRelocationOnline *move, PgscaleRelocationPhase phase)
 {
 	BlockNumber before = InvalidBlockNumber;
 
@@ -264,20 +264,20 @@ pgscale_relocation_live_catch_up(PgscaleRelocationLive *move, PgscaleRelocationP
 		BlockNumber left;
 		bool		grown = false;
 
-		pgscale_relocation_live_follow(move, InvalidXLogRecPtr);
-		left = pgscale_relocation_live_marked(move);
+		pgscale_relocation_online_follow(move, InvalidXLogRecPtr);
+		left = pgscale_relocation_online_marked(move);
 		for (int i = 0; i < move->ncopies; i++)
 		{
 			PgscaleRelocationCopy *copy = &move->copies[i];
 
-			while (live_piece(move, copy, pgscale_relocation_copy_more, live_pace_blocks(move)) > 0)
+			while (online_piece(move, copy, pgscale_relocation_copy_more, online_pace_blocks(move)) > 0)
 			{
 				grown = true;
-				live_keep_pace(move, phase);
-				pgscale_relocation_live_follow(move, InvalidXLogRecPtr);
+				online_keep_pace(move, phase);
+				pgscale_relocation_online_follow(move, InvalidXLogRecPtr);
 			}
 			if (left > FEW_BLOCKS && copy->marked > 0)
-				live_copy_marked(move, copy, phase);
+				online_copy_marked(move, copy, phase);
 		}
 		if (left >= before || (left <= FEW_BLOCKS && !grown))
 			break;
@@ -286,7 +286,7 @@ pgscale_relocation_live_catch_up(PgscaleRelocationLive *move, PgscaleRelocationP
 }
 
 void
-pgscale_relocation_live_prepare(PgscaleRelocationLive *move)
+pgscale_relocation_online_prepare(PgscaleRelocationOnline *move)
 {
 	for (int i = 0; i < move->ncopies; i++)
 	{
@@ -294,8 +294,8 @@ pgscale_relocation_live_prepare(PgscaleRelocationLive *move)
 
 		/* the few that are left may have to be read from a slow disk */
 		if (copy->marked > 0)
-			live_copy_marked(move, copy, PGSCALE_PHASE_WAITING);
-		live_copy_map(move, copy, VISIBILITYMAP_FORKNUM, PGSCALE_PHASE_WAITING);
-		(void) live_piece(move, copy, live_shorten, 0);
+			online_copy_marked(move, copy, PGSCALE_PHASE_WAITING);
+		online_copy_map(move, copy, VISIBILITYMAP_FORKNUM, PGSCALE_PHASE_WAITING);
+		(void) online_piece(move, copy, online_shorten, 0);
 	}
 }

@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
  *
- * live_files.h
+ * online_files.h
  *	  New files of relations that move, and files that they have left.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
  *-------------------------------------------------------------------------
  */
-#ifndef PGSCALE_RELOCATION_LIVE_FILES_H
-#define PGSCALE_RELOCATION_LIVE_FILES_H
+#ifndef PGSCALE_RELOCATION_ONLINE_FILES_H
+#define PGSCALE_RELOCATION_ONLINE_FILES_H
 
 #include "postgres.h"
 
@@ -29,4 +29,4 @@ extern void pgscale_relocation_file_forget(RelFileLocator locator, uint32 segmen
  */
 extern void pgscale_relocation_file_remove(RelFileLocator locator, bool (*more_time) (void));
 
-#endif							/* PGSCALE_RELOCATION_LIVE_FILES_H */
+#endif							/* PGSCALE_RELOCATION_ONLINE_FILES_H */

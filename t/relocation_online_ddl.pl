@@ -1,5 +1,5 @@
-# DDL beside a live move: it gets its lock between two pieces of the copy, and the job goes on, starts again, or fails, as the
-# header of live_move.c says. Nothing is left behind, whatever it was. And what the copy holds back meanwhile: neither VACUUM nor
+# DDL beside an online move: it gets its lock between two pieces of the copy, and the job goes on, starts again, or fails, as the
+# header of online_move.c says. Nothing is left behind, whatever it was. And what the copy holds back meanwhile: neither VACUUM nor
 # anyone.
 use strict;
 use warnings;
@@ -54,7 +54,7 @@ for my $case (
 
     table();
     $db->sql('INSERT INTO t SELECT i, i FROM generate_series(1000, 40000) i') if $kind eq 'index';
-    my ($job) = copying($kind eq 'table' ? q{relocate_table('t', 'fast')} : q{relocate_index('t_n', 'fast', mode => 'copy')});
+    my ($job) = copying($kind eq 'table' ? q{relocate_table('t', 'fast')} : q{relocate_index('t_n', 'fast', mode => 'online')});
     my ($state, $text) = $ddl->try($statement);
     is($state, '00000', "beside a copy: $name") or diag $text;
     my $rows = $statement =~ /DROP TABLE/ ? '' : rows($db, 't');

@@ -98,7 +98,7 @@ def synchronous(server, connection, receiver):
 
 
 @dataclasses.dataclass(frozen=True)
-class Live:
+class Online:
     """A part of the experiment."""
 
     name: str
@@ -262,11 +262,11 @@ def _size(results):
 SMALL, LARGE = 22, 200
 IDLE = {QUIET: 8, READ: 12}
 PARTS = {part.name: part for part in (
-    Live("stall", 150, {BASELINE: 3, PGSCALE: 3, ALTER_INDEX: 3, PG_REPACK: 3}, {PACED: ("-f", UPDATE, *MANY_CLIENTS)},
+    Online("stall", 150, {BASELINE: 3, PGSCALE: 3, ALTER_INDEX: 3, PG_REPACK: 3}, {PACED: ("-f", UPDATE, *MANY_CLIENTS)},
          {QUIET: 20, READ: 20}, INDEX, (3, (4000, 6000), (0, 0)), {QUIET: 150, READ: 150}),
-    Live("live", SMALL, {BASELINE: 5, PGSCALE: 10, ALTER_TABLE: 3}, BOTH, IDLE, most={QUIET: 60, READ: 125}, most_times=2),
-    Live("live_large", LARGE, {BASELINE: 2, PGSCALE: 3, ALTER_TABLE: 1}, BOTH, {QUIET: 30}, most={QUIET: 60}, most_times=2),
-    Live("live_peers", SMALL, {BASELINE: 3, PGSCALE: 3, PG_REPACK: 3, PG_SQUEEZE: 3}, BOTH, IDLE),
-    Live("synchronous", 16, {BASELINE: 4, PGSCALE: 4}, {PACED: ("-N", *FEW_CLIENTS)}, {STANDBY: 15, RECEIVEWAL: 15}, most_times=2,
+    Online("online", SMALL, {BASELINE: 5, PGSCALE: 10, ALTER_TABLE: 3}, BOTH, IDLE, most={QUIET: 60, READ: 125}, most_times=2),
+    Online("online_large", LARGE, {BASELINE: 2, PGSCALE: 3, ALTER_TABLE: 1}, BOTH, {QUIET: 30}, most={QUIET: 60}, most_times=2),
+    Online("online_peers", SMALL, {BASELINE: 3, PGSCALE: 3, PG_REPACK: 3, PG_SQUEEZE: 3}, BOTH, IDLE),
+    Online("synchronous", 16, {BASELINE: 4, PGSCALE: 4}, {PACED: ("-N", *FEW_CLIENTS)}, {STANDBY: 15, RECEIVEWAL: 15}, most_times=2,
          most_more_ms=50),
 )}

@@ -1,4 +1,4 @@
-# Live moves beside autovacuum at its most eager, while sessions change the table: moves and autovacuum get their turns, and each
+# Online moves beside autovacuum at its most eager, while sessions change the table: moves and autovacuum get their turns, and each
 # row is as a ledger says. A move waits for an autovacuum that takes long, and does not cancel it.
 use strict;
 use warnings;
@@ -42,7 +42,7 @@ my $before = vacuumed('accounts');
 my (@wrong, @jobs);
 in_time_ok(sub {
     my $to = elsewhere('accounts');
-    my @both = (ask("relocate_table('accounts', '$to')"), ask("relocate_indexes('accounts', '$to', mode => 'copy')"));
+    my @both = (ask("relocate_table('accounts', '$to')"), ask("relocate_indexes('accounts', '$to', mode => 'online')"));
 
     until_true(sub { push @wrong, change(); return !grep { of_job($_, 'finished_at IS NULL') eq 't' } @both })
         or die 'jobs do not end';

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * live_copy.c
+ * online_copy.c
  *	  Copies a relation's file, and keeps the copy up to date while the relation changes.
  *
  * Each block is read through shared buffers, under a share lock of its content, and written through shared buffers into the
@@ -9,7 +9,7 @@
  * the switch, under load, and could race with a checkpoint.)  Both sides use small rings of buffers.
  *
  * Commits of others must not wait for all that is written here.  So WAL is flushed in small pieces, its next segment is
- * made ahead (wal_ahead.c), and the kernel is asked to write the new file while it grows (pgscale_relocation_live_move()).
+ * made ahead (wal_ahead.c), and the kernel is asked to write the new file while it grows (pgscale_relocation_online_move()).
  * With a table of 3 GB beside 50 transactions a second the longest wait was 110 to 200 ms without the last two, 5 to 10 ms
  * with them.
  *
@@ -53,7 +53,7 @@
 
 #include "base/pg_compat.h"
 #include "base/shared_buffers.h"
-#include "relocation/live_copy.h"
+#include "relocation/online_copy.h"
 
 /* In one record; fewer where there are few buffers. */
 #define RECORD_BLOCKS	XLR_MAX_BLOCK_ID

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * live_move.c
+ * online_move.c
  *	  Moves a table or an index, as it is, while it is in use.
  *
  * The method is that of hypervisors, which move the memory of a running machine: copy everything, copy again the blocks
@@ -17,7 +17,7 @@
  *	switching	One transaction takes AccessExclusiveLock, reads the WAL to its end, copies the last blocks and the
  *				visibility map, changes pg_class, and writes the names of the old files into the job's row.
  *				It gives up if more blocks are left than can be copied in some milliseconds.
- *	dropping	The old files are removed slowly (live_files.c).
+ *	dropping	The old files are removed slowly (online_files.c).
  *
  * A table moves with its TOAST table and the index of that: all are copied, and switched in one transaction.  A partitioned
  * table or index has no file, so only its row of pg_class changes.
@@ -61,15 +61,15 @@
 #include "base/relation_files.h"
 #include "base/timer.h"
 #include "relocation/checks.h"
-#include "relocation/live_files.h"
-#include "relocation/live_move.h"
-#include "relocation/live_parts.h"
+#include "relocation/online_files.h"
+#include "relocation/online_move.h"
+#include "relocation/online_parts.h"
 #include "relocation/relocation.h"
 
 /* Written pages that the kernel is asked to write on at a time, as for a checkpoint. */
 #define FLUSH_AFTER_BLOCKS	32
 
-PG_FUNCTION_INFO_V1(pgscale_relocation_copyable);
+PG_FUNCTION_INFO_V1(pgscale_relocation_may_move_online);
 
 /*
  * What can be moved
@@ -89,7 +89,7 @@ am_is_known(Oid am)
 }
 
 bool
-pgscale_relocation_live_check(Oid relation, int elevel)
+pgscale_relocation_online_check(Oid relation, int elevel)
 {
 	const char	kind = get_rel_relkind(relation);
 	const bool	is_index = kind == RELKIND_INDEX || kind == RELKIND_PARTITIONED_INDEX;
@@ -119,11 +119,11 @@ pgscale_relocation_live_check(Oid relation, int elevel)
 	return true;
 }
 
-/* pgscale_internal.relocation_copyable(relation) */
+/* pgscale_internal.relocation_may_move_online(relation) */
 Datum
-pgscale_relocation_copyable(PG_FUNCTION_ARGS)
+pgscale_relocation_may_move_online(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(pgscale_relocation_live_check(PG_GETARG_OID(0), DEBUG5));
+	PG_RETURN_BOOL(pgscale_relocation_online_check(PG_GETARG_OID(0), DEBUG5));
 }
 
 /*
@@ -131,7 +131,7 @@ pgscale_relocation_copyable(PG_FUNCTION_ARGS)
  */
 
 void
-pgscale_relocation_live_raise_rewritten(const PgscaleRelocationLive *move)
+pgscale_relocation_online_raise_rewritten(const PgscaleRelocationOnline *move)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
@@ -139,7 +139,7 @@ pgscale_relocation_live_raise_rewritten(const PgscaleRelocationLive *move)
 }
 
 Relation
-pgscale_relocation_live_open(const PgscaleRelocationLive *move, const PgscaleRelocationCopy *copy, LOCKMODE lock)
+pgscale_relocation_online_open(const PgscaleRelocationOnline *move, const PgscaleRelocationCopy *copy, LOCKMODE lock)
 {
 	Relation	relation = try_relation_open(copy->relation, lock);
 
@@ -147,15 +147,15 @@ pgscale_relocation_live_open(const PgscaleRelocationLive *move, const PgscaleRel
 		pgscale_relocation_check_there(copy->relation, move->job->is_table);
 	if (!relation || !RelFileLocatorEquals(relation->rd_locator, copy->from) ||
 		relation->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
-		pgscale_relocation_live_raise_rewritten(move);
+		pgscale_relocation_online_raise_rewritten(move);
 	return relation;
 }
 
 void
-pgscale_relocation_live_show(PgscaleRelocationLive *move, PgscaleRelocationPhase phase)
+pgscale_relocation_online_show(PgscaleRelocationOnline *move, PgscaleRelocationPhase phase)
 {
 	move->progress.phase = phase;
-	move->progress.counts.copied_bytes = pgscale_relocation_live_copied_bytes(move);
+	move->progress.counts.copied_bytes = pgscale_relocation_online_copied_bytes(move);
 	pgscale_relocation_show_progress(&move->progress);
 }
 
@@ -164,7 +164,7 @@ pgscale_relocation_live_show(PgscaleRelocationLive *move, PgscaleRelocationPhase
  */
 
 int
-pgscale_relocation_live_list(const PgscaleRelocationJob *job, Oid *relations)
+pgscale_relocation_online_list(const PgscaleRelocationJob *job, Oid *relations)
 {
 	Relation	relation;
 	Oid			toast;
@@ -198,7 +198,7 @@ pgscale_relocation_live_list(const PgscaleRelocationJob *job, Oid *relations)
 }
 
 static void
-live_add_copy(PgscaleRelocationLive *move, Oid oid)
+online_add_copy(PgscaleRelocationOnline *move, Oid oid)
 {
 	PgscaleRelocationCopy *copy = &move->copies[move->ncopies];
 	Relation	relation = relation_open(oid, AccessShareLock);
@@ -218,7 +218,7 @@ live_add_copy(PgscaleRelocationLive *move, Oid oid)
 }
 
 void
-pgscale_relocation_live_note_files(const PgscaleRelocationLive *move, PgscaleRelocationJob *job, bool from)
+pgscale_relocation_online_note_files(const PgscaleRelocationOnline *move, PgscaleRelocationJob *job, bool from)
 {
 	job->nfiles = move->ncopies;
 	for (int i = 0; i < move->ncopies; i++)
@@ -226,14 +226,14 @@ pgscale_relocation_live_note_files(const PgscaleRelocationLive *move, PgscaleRel
 }
 
 static void
-live_begin(PgscaleRelocationLive *move)
+online_begin(PgscaleRelocationOnline *move)
 {
 	StartTransactionCommand();
 	/* it may wait for locks here, so it takes the snapshot afterwards */
-	move->nrelations = pgscale_relocation_live_list(move->job, move->relations);
+	move->nrelations = pgscale_relocation_online_list(move->job, move->relations);
 	for (int i = 0; i < move->nrelations; i++)
-		live_add_copy(move, move->relations[i]);
-	pgscale_relocation_live_note_files(move, move->job, false);
+		online_add_copy(move, move->relations[i]);
+	pgscale_relocation_online_note_files(move, move->job, false);
 	PushActiveSnapshot(GetTransactionSnapshot());
 	pgscale_relocation_job_has_files(move->job);
 	PopActiveSnapshot();
@@ -248,7 +248,7 @@ live_begin(PgscaleRelocationLive *move)
 
 	MemoryContextSwitchTo(move->context);
 	move->checksums = pstrdup(GetConfigOption("data_checksums", false, false));
-	pgscale_relocation_live_follow_from_now(move);
+	pgscale_relocation_online_follow_from_now(move);
 }
 
 /*
@@ -256,22 +256,22 @@ live_begin(PgscaleRelocationLive *move)
  */
 
 static void
-live_run(PgscaleRelocationLive *move)
+online_run(PgscaleRelocationOnline *move)
 {
-	live_begin(move);
+	online_begin(move);
 	move->progress.began_ns = pgscale_timer_clock();
 	pgscale_relocation_pace_start(&move->pace, move->job->target, move->progress.total_bytes);
-	pgscale_relocation_live_copy_all(move);
-	pgscale_relocation_live_show(move, PGSCALE_PHASE_FOLLOWING);
-	pgscale_relocation_live_catch_up(move, PGSCALE_PHASE_FOLLOWING);
-	pgscale_relocation_live_switch(move);
-	pgscale_relocation_live_show(move, PGSCALE_PHASE_DROPPING);
+	pgscale_relocation_online_copy_all(move);
+	pgscale_relocation_online_show(move, PGSCALE_PHASE_FOLLOWING);
+	pgscale_relocation_online_catch_up(move, PGSCALE_PHASE_FOLLOWING);
+	pgscale_relocation_online_switch(move);
+	pgscale_relocation_online_show(move, PGSCALE_PHASE_DROPPING);
 }
 
 void
-pgscale_relocation_live_move(PgscaleRelocationJob *job)
+pgscale_relocation_online_move(PgscaleRelocationJob *job)
 {
-	PgscaleRelocationLive *move = palloc0(sizeof(PgscaleRelocationLive));
+	PgscaleRelocationOnline *move = palloc0(sizeof(PgscaleRelocationOnline));
 	const int	flush_after = backend_flush_after;
 
 	move->job = job;
@@ -281,7 +281,7 @@ pgscale_relocation_live_move(PgscaleRelocationJob *job)
 		backend_flush_after = FLUSH_AFTER_BLOCKS;
 	PG_TRY();
 	{
-		live_run(move);
+		online_run(move);
 	}
 	PG_FINALLY();
 	{
@@ -301,7 +301,7 @@ pgscale_relocation_live_move(PgscaleRelocationJob *job)
  */
 
 static bool
-live_has_time(void)
+online_has_time(void)
 {
 	return !ShutdownRequestPending && !pgscale_relocation_in_the_way();
 }
@@ -310,7 +310,7 @@ live_has_time(void)
 #define GROWN_SEGMENTS	64
 
 void
-pgscale_relocation_live_clean_up(PgscaleRelocationJob *job)
+pgscale_relocation_online_clean_up(PgscaleRelocationJob *job)
 {
 	const int64 bytes = Max(job->bytes, job->counts.copied_bytes);
 	const uint32 segments = bytes / PGSCALE_SEGMENT_BYTES + GROWN_SEGMENTS;
@@ -320,7 +320,7 @@ pgscale_relocation_live_clean_up(PgscaleRelocationJob *job)
 		pgscale_relocation_file_forget(job->files[i], segments);
 	while (job->nfiles > 0)
 	{
-		pgscale_relocation_file_remove(job->files[job->nfiles - 1], live_has_time);
+		pgscale_relocation_file_remove(job->files[job->nfiles - 1], online_has_time);
 		job->nfiles--;
 	}
 }

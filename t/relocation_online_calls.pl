@@ -1,4 +1,4 @@
-# Live moves in which a call of the server's functions raises an error: each function that the copy, the switch and the clean-up
+# Online moves in which a call of the server's functions raises an error: each function that the copy, the switch and the clean-up
 # call, at its first calls and at some of the later ones, while other sessions change the table and keep a ledger; and a server
 # that has hardly any shared buffer left. Whatever becomes of the job, no change is lost, job, catalogs and files say the same, and
 # the log has the error.
@@ -353,7 +353,7 @@ my ($most, $more) = (session($node), session($node));
 for my $round (1 .. 4)
 {
     # 24 buffers are left, which is enough for the 16 blocks that are written at a time in such a server
-    my ($holder, $job) = held_live('kept', elsewhere('kept'));
+    my ($holder, $job) = held_online('kept', elsewhere('kept'));
     $most->sql('BEGIN; CALL pin(0, 999, NULL)');
     # once these have been copied again it does not do so for a while, and takes the few that follow into its switch
     my $copied = of_job($job, 'recopied_blocks');

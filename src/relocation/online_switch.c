@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
- * live_switch.c
- *	  A live move waits for a moment to switch, and switches.
+ * online_switch.c
+ *	  An online move waits for a moment to switch, and switches.
  *
  * While it waits it holds no lock and keeps the copy up to date.  Under AccessExclusiveLock others wait for this process, so it must
  * not wait for anyone, and has little left to do: it gives up if a lock is not free at once or too many blocks are left, and
@@ -30,7 +30,7 @@
 #include "base/timer.h"
 #include "base/units.h"
 #include "relocation/checks.h"
-#include "relocation/live_parts.h"
+#include "relocation/online_parts.h"
 #include "relocation/lock_gap.h"
 #include "relocation/relocation.h"
 
@@ -64,13 +64,13 @@
  * beginning checksums if the server expects them?  (A later server may enable them while it runs.)
  */
 static void
-live_check_same(const PgscaleRelocationLive *move)
+online_check_same(const PgscaleRelocationOnline *move)
 {
 	Oid			relations[PGSCALE_JOB_FILES];
 
-	if (pgscale_relocation_live_list(move->job, relations) != move->nrelations ||
+	if (pgscale_relocation_online_list(move->job, relations) != move->nrelations ||
 		memcmp(relations, move->relations, move->nrelations * sizeof(Oid)) != 0)
-		pgscale_relocation_live_raise_rewritten(move);
+		pgscale_relocation_online_raise_rewritten(move);
 	if (move->checksums && strcmp(move->checksums, GetConfigOption("data_checksums", false, false)) != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
@@ -79,9 +79,9 @@ live_check_same(const PgscaleRelocationLive *move)
 
 /* Number of blocks that still have to be copied, while all relations are locked. */
 static BlockNumber
-live_left(const PgscaleRelocationLive *move, const Relation *relations)
+online_left(const PgscaleRelocationOnline *move, const Relation *relations)
 {
-	BlockNumber left = pgscale_relocation_live_marked(move);
+	BlockNumber left = pgscale_relocation_online_marked(move);
 
 	for (int i = 0; i < move->ncopies; i++)
 	{
@@ -94,7 +94,7 @@ live_left(const PgscaleRelocationLive *move, const Relation *relations)
 
 /* Has the requesting role still the rights that the move takes?  It may have lost them while the copy went on for hours. */
 static void
-live_check_rights(const PgscaleRelocationLive *move)
+online_check_rights(const PgscaleRelocationOnline *move)
 {
 	Oid			user;
 	int			context;
@@ -107,7 +107,7 @@ live_check_rights(const PgscaleRelocationLive *move)
 }
 
 static void
-live_copy_rest(PgscaleRelocationLive *move, const Relation *relations)
+online_copy_rest(PgscaleRelocationOnline *move, const Relation *relations)
 {
 	for (int i = 0; i < move->ncopies; i++)
 	{
@@ -123,7 +123,7 @@ live_copy_rest(PgscaleRelocationLive *move, const Relation *relations)
 }
 
 static void
-live_set_tablespace(PgscaleRelocationLive *move, Relation relation, RelFileNumber file)
+online_set_tablespace(PgscaleRelocationOnline *move, Relation relation, RelFileNumber file)
 {
 	if (!CheckRelationTableSpaceMove(relation, move->job->target))
 		return;
@@ -133,7 +133,7 @@ live_set_tablespace(PgscaleRelocationLive *move, Relation relation, RelFileNumbe
 
 /* Locks all relations.  After false the caller must abort the transaction. */
 static bool
-live_lock_all(PgscaleRelocationLive *move, bool queue)
+online_lock_all(PgscaleRelocationOnline *move, bool queue)
 {
 	if (move->ncopies == 0)
 		return pgscale_relocation_gap_take(move->job->relation, queue);
@@ -144,9 +144,9 @@ live_lock_all(PgscaleRelocationLive *move, bool queue)
 	return true;
 }
 
-/* Within the transaction of live_try(). */
+/* Within the transaction of online_try(). */
 static bool
-live_try_now(PgscaleRelocationLive *move, bool queue)
+online_try_now(PgscaleRelocationOnline *move, bool queue)
 {
 	PgscaleRelocationJob row = *move->job;
 	Relation	relations[PGSCALE_JOB_FILES];
@@ -157,15 +157,15 @@ live_try_now(PgscaleRelocationLive *move, bool queue)
 	 */
 	LockTimeout = ROW_LOCK_MS;
 	PushActiveSnapshot(GetTransactionSnapshot());
-	pgscale_relocation_live_note_files(move, &row, true);
+	pgscale_relocation_online_note_files(move, &row, true);
 	move->step = PGSCALE_SWITCH_LOCKS;
 	pgscale_relocation_job_has_files(&row);
 	move->step = PGSCALE_SWITCH_COPIES;
 	PopActiveSnapshot();
 	/* so that little is left to flush and to read under the lock */
-	pgscale_relocation_live_follow(move, pgscale_relocation_wal_flush());
+	pgscale_relocation_online_follow(move, pgscale_relocation_wal_flush());
 	move->step = PGSCALE_SWITCH_LOCKS;
-	if (!live_lock_all(move, queue))
+	if (!online_lock_all(move, queue))
 		return false;
 
 	/*
@@ -175,25 +175,25 @@ live_try_now(PgscaleRelocationLive *move, bool queue)
 	LockTimeout = SWITCH_LOCK_MS;
 	move->locked_at = pgscale_timer_clock();
 	CHECK_FOR_INTERRUPTS();
-	live_check_same(move);
+	online_check_same(move);
 	for (int i = 0; i < move->ncopies; i++)
-		relations[i] = pgscale_relocation_live_open(move, &move->copies[i], NoLock);
-	live_check_rights(move);
+		relations[i] = pgscale_relocation_online_open(move, &move->copies[i], NoLock);
+	online_check_rights(move);
 	move->step = PGSCALE_SWITCH_COPIES;
-	pgscale_relocation_live_follow(move, pgscale_relocation_wal_flush());
-	if (live_left(move, relations) > pgscale_relocation_live_try_blocks(move, MANY_BLOCKS))
+	pgscale_relocation_online_follow(move, pgscale_relocation_wal_flush());
+	if (online_left(move, relations) > pgscale_relocation_online_try_blocks(move, MANY_BLOCKS))
 		return false;
-	live_copy_rest(move, relations);
+	online_copy_rest(move, relations);
 	move->step = PGSCALE_SWITCH_CATALOG;
 	for (int i = 0; i < move->ncopies; i++)
 	{
-		live_set_tablespace(move, relations[i], move->copies[i].to.relNumber);
+		online_set_tablespace(move, relations[i], move->copies[i].to.relNumber);
 		relation_close(relations[i], NoLock);
 	}
 	if (move->ncopies == 0)
 	{
 		relations[0] = relation_open(move->job->relation, NoLock);
-		live_set_tablespace(move, relations[0], 0);
+		online_set_tablespace(move, relations[0], 0);
 		relation_close(relations[0], NoLock);
 	}
 	CommandCounterIncrement();
@@ -206,7 +206,7 @@ live_try_now(PgscaleRelocationLive *move, bool queue)
  * the copy itself ends the attempt, whatever it is.
  */
 static bool
-live_may_try_again(PgscaleRelocationLive *move, int sqlstate)
+online_may_try_again(PgscaleRelocationOnline *move, int sqlstate)
 {
 	if (move->step == PGSCALE_SWITCH_COPIES)
 		return false;
@@ -217,11 +217,11 @@ live_may_try_again(PgscaleRelocationLive *move, int sqlstate)
 
 /* After an error of a try: ends its transaction, and logs it; or raises it again. */
 static void
-live_take_error(PgscaleRelocationLive *move)
+online_take_error(PgscaleRelocationOnline *move)
 {
 	ErrorData  *error;
 
-	if (!live_may_try_again(move, geterrcode()))
+	if (!online_may_try_again(move, geterrcode()))
 		PG_RE_THROW();
 	MemoryContextSwitchTo(move->context);
 	error = CopyErrorData();
@@ -244,20 +244,20 @@ live_take_error(PgscaleRelocationLive *move)
  * Tries to switch.  Returns false if a lock was not free, or too many blocks have changed; then nothing has changed.
  */
 static bool
-live_try(PgscaleRelocationLive *move, bool queue)
+online_try(PgscaleRelocationOnline *move, bool queue)
 {
 	const int	lock_timeout = LockTimeout;
 	volatile bool switched = false;
 
 	move->progress.counts.lock_tries++;
 	move->progress.held_back_by[0] = '\0';
-	pgscale_relocation_live_show(move, PGSCALE_PHASE_SWITCHING);
+	pgscale_relocation_online_show(move, PGSCALE_PHASE_SWITCHING);
 	SetCurrentStatementStartTimestamp();
 	move->step = PGSCALE_SWITCH_COPIES;
 	PG_TRY();
 	{
 		StartTransactionCommand();
-		switched = live_try_now(move, queue);
+		switched = online_try_now(move, queue);
 		move->step = PGSCALE_SWITCH_COPIES;
 		if (switched)
 			CommitTransactionCommand();
@@ -267,7 +267,7 @@ live_try(PgscaleRelocationLive *move, bool queue)
 	PG_CATCH();
 	{
 		LockTimeout = lock_timeout;
-		live_take_error(move);
+		online_take_error(move);
 		switched = false;
 	}
 	PG_END_TRY();
@@ -276,13 +276,13 @@ live_try(PgscaleRelocationLive *move, bool queue)
 	if (switched)
 	{
 		move->progress.counts.locked_us = (pgscale_timer_clock() - move->locked_at) / NS_PER_US;
-		pgscale_relocation_live_note_files(move, move->job, true);
+		pgscale_relocation_online_note_files(move, move->job, true);
 	}
 	return switched;
 }
 
 static void
-live_look(PgscaleRelocationLive *move, PgscaleRelocationUsers *users)
+online_look(PgscaleRelocationOnline *move, PgscaleRelocationUsers *users)
 {
 	memset(users, 0, sizeof(*users));
 	if (move->ncopies == 0)
@@ -292,7 +292,7 @@ live_look(PgscaleRelocationLive *move, PgscaleRelocationUsers *users)
 }
 
 static void
-live_show_users(PgscaleRelocationLive *move, const PgscaleRelocationUsers *users)
+online_show_users(PgscaleRelocationOnline *move, const PgscaleRelocationUsers *users)
 {
 	StringInfoData text;
 
@@ -311,7 +311,7 @@ live_show_users(PgscaleRelocationLive *move, const PgscaleRelocationUsers *users
 }
 
 static void
-live_give_up(const PgscaleRelocationLive *move)
+online_give_up(const PgscaleRelocationOnline *move)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_IN_USE),
@@ -325,7 +325,7 @@ live_give_up(const PgscaleRelocationLive *move)
  * switch, that is worth its price.
  */
 static int64
-live_again_ns(const PgscaleRelocationLive *move, int64 waited_ns, int64 bytes, bool may_try)
+online_again_ns(const PgscaleRelocationOnline *move, int64 waited_ns, int64 bytes, bool may_try)
 {
 	const int64 rate = Max(AGAIN_BYTES, move->progress.total_bytes / AGAIN_ALL_S);
 	const int64 paid_ns = (int64) ((double) bytes / rate * NS_PER_S);
@@ -337,7 +337,7 @@ live_again_ns(const PgscaleRelocationLive *move, int64 waited_ns, int64 bytes, b
 }
 
 void
-pgscale_relocation_live_switch(PgscaleRelocationLive *move)
+pgscale_relocation_online_switch(PgscaleRelocationOnline *move)
 {
 	int64		waited_ns = 0;	/* without the time for which it was held back */
 	int64		looked_at = pgscale_timer_clock();
@@ -354,39 +354,39 @@ pgscale_relocation_live_switch(PgscaleRelocationLive *move)
 		bool		may_try;
 		bool		held_back;
 
-		pgscale_relocation_live_follow(move, InvalidXLogRecPtr);
-		held_back = pgscale_relocation_live_pause(move) > 0;
+		pgscale_relocation_online_follow(move, InvalidXLogRecPtr);
+		held_back = pgscale_relocation_online_pause(move) > 0;
 		if (move->progress.held_back_by[0] == '\0')
 			waited_ns += now - looked_at;
 		looked_at = now;
 		looked_ns = pgscale_timer_clock();
-		live_look(move, &users);
+		online_look(move, &users);
 		looked_ns = pgscale_timer_clock() - looked_ns;
 		may_try = !held_back && now >= try_at && (users.n == 0 || users.all_new);
-		if (!held_back && now - copied_at >= live_again_ns(move, waited_ns, copied_bytes, may_try))
+		if (!held_back && now - copied_at >= online_again_ns(move, waited_ns, copied_bytes, may_try))
 		{
 			const int64 blocks = move->progress.counts.recopied_blocks;
 
-			pgscale_relocation_live_catch_up(move, PGSCALE_PHASE_WAITING);
+			pgscale_relocation_online_catch_up(move, PGSCALE_PHASE_WAITING);
 			if (may_try)
-				pgscale_relocation_live_prepare(move);
+				pgscale_relocation_online_prepare(move);
 			copied_at = pgscale_timer_clock();
 			copied_bytes = (move->progress.counts.recopied_blocks - blocks) * BLCKSZ;
-			live_look(move, &users);
+			online_look(move, &users);
 			may_try = may_try && (users.n == 0 || users.all_new);
 		}
-		if (may_try && pgscale_relocation_live_marked(move) <= pgscale_relocation_live_try_blocks(move, TRY_BLOCKS))
+		if (may_try && pgscale_relocation_online_marked(move) <= pgscale_relocation_online_try_blocks(move, TRY_BLOCKS))
 		{
-			if (live_try(move, users.n > 0))
+			if (online_try(move, users.n > 0))
 				return;
 			try_at = pgscale_timer_clock() + pause_ms * NS_PER_MS;
 			pause_ms = Min(pause_ms * 2, TRY_MAX_MS);
 		}
 		if (move->progress.held_back_by[0] == '\0')
-			live_show_users(move, &users);
-		pgscale_relocation_live_show(move, PGSCALE_PHASE_WAITING);
+			online_show_users(move, &users);
+		pgscale_relocation_online_show(move, PGSCALE_PHASE_WAITING);
 		if (waited_ns > pgscale_relocation_switch_timeout * NS_PER_S)
-			live_give_up(move);
+			online_give_up(move);
 
 		/*
 		 * looking at the locks of all processes takes a while, where there

@@ -1,4 +1,4 @@
-# Live moves and the forms of files: a visibility map of more than half a page, a free space map that was longer, a table of more
+# Online moves and the forms of files: a visibility map of more than half a page, a free space map that was longer, a table of more
 # than one file, which changes in both, is truncated by VACUUM to less than one, and grows again, while it moves.
 use strict;
 use warnings;
@@ -21,7 +21,7 @@ SKIP:
         ALTER filler SET STORAGE PLAIN;
         INSERT INTO wide SELECT i, 0, '' FROM generate_series(1, 16500) i; VACUUM (FREEZE) wide});
     cmp_ok($db->sql(q{SELECT pg_relation_size('wide') / 8192}), '>', 16400, 'a table of more pages than that');
-    my ($holder, $job) = held_live('wide', 'fast');
+    my ($holder, $job) = held_online('wide', 'fast');
     # nothing changes in the first half
     $db->sql(q{UPDATE wide SET n = 1 WHERE ctid IN ('(16400,1)', '(16335,1)', '(16336,1)')});
     $holder->quit;
@@ -136,7 +136,7 @@ EOQ
 
     # The lock of its TOAST table keeps the switch waiting, and not VACUUM.
     my $toast = $db->sql(q{SELECT reltoastrelid::regclass FROM pg_class WHERE oid = 'long'::regclass});
-    my ($holder, $job) = held_live('long', 'fast', "BEGIN; SELECT count(*) FROM $toast");
+    my ($holder, $job) = held_online('long', 'fast', "BEGIN; SELECT count(*) FROM $toast");
     $db->sql('CALL change(100)');
     $db->sql("WITH gone AS (DELETE FROM long WHERE ctid >= '($before,0)' RETURNING n)
         UPDATE changes SET n = n - (SELECT sum(n) FROM gone)");

@@ -1,4 +1,4 @@
-# Live moves and who reads their WAL: a slot that would be lost, a base backup, a logical consumer, a synchronous standby that does
+# Online moves and who reads their WAL: a slot that would be lost, a base backup, a logical consumer, a synchronous standby that does
 # not confirm, one that replays late, one that is gone. A move waits, says for whom, and goes on by itself; readers get each change
 # once.
 use strict;
@@ -89,7 +89,7 @@ for my $to ('fast', 'other')
     $write->();
     reloaded('pgscale.relocation_rate');
     done_ok("to $to", $job);
-    my @indexes = ask("relocate_indexes('decoded', '$to', mode => 'copy')");
+    my @indexes = ask("relocate_indexes('decoded', '$to', mode => 'online')");
     $write->();
     done_ok('its indexes', @indexes);
 }

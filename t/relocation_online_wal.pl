@@ -1,4 +1,4 @@
-# Live moves and the WAL that they read: at wal_level minimal, where some changes are in no WAL; beside checkpoints that remove
+# Online moves and the WAL that they read: at wal_level minimal, where some changes are in no WAL; beside checkpoints that remove
 # segments all the time, none before it was read; and where segments are gone all the same.
 use strict;
 use warnings;
@@ -20,7 +20,7 @@ $db->sql('BEGIN; TRUNCATE skipped; INSERT INTO skipped SELECT i, -i FROM generat
 $db->sql('UPDATE t SET n = n + 1, v = v || 1 WHERE id % 7 = 0');
 reloaded('pgscale.relocation_rate');
 done_ok('wal_level minimal', $job, map { ask("relocate_table('$_', 'fast')") } qw(large skipped));
-done_ok('indexes', map { ask("relocate_indexes('$_', 'fast', mode => 'copy')") } qw(t skipped));
+done_ok('indexes', map { ask("relocate_indexes('$_', 'fast', mode => 'online')") } qw(t skipped));
 my $rows = rows($db, @tables);
 stopped(undef, 'immediate');
 is(rows($db, @tables), $rows, 'after a crash the rows are the same');
@@ -60,7 +60,7 @@ for my $table ('copied', 'waits')
     }
     else
     {
-        ($holder, $job) = held_live($table, 'fast', "BEGIN; LOCK $table IN ACCESS SHARE MODE");
+        ($holder, $job) = held_online($table, 'fast', "BEGIN; LOCK $table IN ACCESS SHARE MODE");
     }
     is($other->sql("SELECT count(*) FROM $table"), 30000, "$table: all of it is read for the first time");
     reloaded('pgscale.relocation_rate');
@@ -86,7 +86,7 @@ reloaded('pgscale.relocation_rate');
 ended_ok($job, 'done|1', 'WAL is switched four times', $first);
 my $changed = $db->sql('SELECT count(*) FROM switched WHERE id % 7 BETWEEN 1 AND 4');
 is($db->sql('SELECT sum(n) FROM switched'), $changed, 'with all changes');
-(my $holder, $job) = held_live('switched', 'other', 'BEGIN; LOCK switched IN ACCESS SHARE MODE');
+(my $holder, $job) = held_online('switched', 'other', 'BEGIN; LOCK switched IN ACCESS SHARE MODE');
 $db->sql("UPDATE switched SET n = n + 1 WHERE id = $_; SELECT pg_switch_wal()") for 1 .. 4;
 $holder->quit;
 ended_ok($job, 'done|1', 'and while it waits', $first);
