@@ -31,7 +31,9 @@
 #include "catalog/pg_index.h"
 #include "catalog/pg_tablespace_d.h"
 #include "catalog/pg_type_d.h"
+#include "commands/defrem.h"
 #include "commands/tablespace.h"
+#include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -43,10 +45,11 @@
 #include "base/units.h"
 #include "base/wal_disk.h"
 #include "relocation/checks.h"
-#include "relocation/online_move.h"
-#include "relocation/pace.h"
+#include "relocation/online/pace.h"
+#include "relocation/online/relocation_wal.h"
 #include "relocation/relocation.h"
-#include "relocation/wal_readers.h"
+
+PG_FUNCTION_INFO_V1(pgscale_relocation_may_move_online);
 
 /* Room for WAL while something holds it back, until the worker looks at the room again. */
 #define WAL_AT_LEAST	(256 * PGSCALE_MB)
@@ -189,6 +192,57 @@ check_class(Oid relation, Form_pg_class class, Oid target, int elevel)
 	return true;
 }
 
+/* Do the WAL records of this access method name each block that they change? */
+static bool
+am_is_known(Oid am)
+{
+	static const char *const known[] = {"heap", "btree", "hash", "gist", "gin", "spgist", "brin", "bloom"};
+	const char *name = get_am_name(am);
+
+	for (int i = 0; name && i < lengthof(known); i++)
+		if (strcmp(name, known[i]) == 0)
+			return true;
+	return false;
+}
+
+bool
+pgscale_relocation_check_online(Oid relation, int elevel)
+{
+	const char	kind = get_rel_relkind(relation);
+	const bool	is_index = kind == RELKIND_INDEX || kind == RELKIND_PARTITIONED_INDEX;
+	const char *name = get_rel_name(relation);
+
+	if (!RELKIND_HAS_STORAGE(kind))
+		return true;
+	if (get_rel_persistence(relation) == RELPERSISTENCE_UNLOGGED)
+	{
+		ereport(elevel,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("\"%s\" is unlogged, and its changes cannot be followed", name),
+				 errhint(is_index ? "pgscale.relocate_index(..., mode => 'rebuild') moves an unlogged index." :
+						 "pgscale.relocate_table(..., mode => 'lock') moves an unlogged table, and blocks all use of it meanwhile.")));
+		return false;
+	}
+	if (!am_is_known(pgscale_relocation_am_of(relation)))
+	{
+		ereport(elevel,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("\"%s\" has access method \"%s\", which may log changes that a copy cannot follow", name,
+						get_am_name(pgscale_relocation_am_of(relation))),
+				 errhint(is_index ? "pgscale.relocate_index(..., mode => 'rebuild') builds the index anew." :
+						 "pgscale.relocate_table(..., mode => 'lock') moves the table, and blocks all use of it meanwhile.")));
+		return false;
+	}
+	return true;
+}
+
+/* pgscale_internal.relocation_may_move_online(relation) */
+Datum
+pgscale_relocation_may_move_online(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(pgscale_relocation_check_online(PG_GETARG_OID(0), DEBUG5));
+}
+
 static bool
 check_index_tuple(Form_pg_class class, Form_pg_index index, Oid target, PgscaleRelocationMode mode, int elevel)
 {
@@ -225,7 +279,7 @@ check_index_tuple(Form_pg_class class, Form_pg_index index, Oid target, PgscaleR
 		return false;
 	}
 	if (mode == PGSCALE_RELOCATE_ONLINE)
-		return pgscale_relocation_online_check(index->indexrelid, elevel);
+		return pgscale_relocation_check_online(index->indexrelid, elevel);
 	if (index->indisexclusion)
 	{
 		ereport(elevel,
@@ -311,7 +365,7 @@ pgscale_relocation_check_table(Oid table, Oid target, PgscaleRelocationMode mode
 	}
 	else
 		fit = check_class(table, class, target, elevel) &&
-			(mode != PGSCALE_RELOCATE_ONLINE || pgscale_relocation_online_check(table, elevel));
+			(mode != PGSCALE_RELOCATE_ONLINE || pgscale_relocation_check_online(table, elevel));
 	ReleaseSysCache(tuple);
 	return fit;
 }

@@ -17,7 +17,7 @@
 
 #include <sys/types.h>
 
-#include "relocation/job_table.h"
+#include "relocation/jobs/relocation_jobs.h"
 
 /* The tablespace that a relation is stored in; InvalidOid if it is gone. */
 extern Oid	pgscale_relocation_tablespace_of(Oid relation);
@@ -49,6 +49,9 @@ extern void pgscale_relocation_check_is_table(Oid relation);
  */
 extern bool pgscale_relocation_check_index(Oid index, Oid target, PgscaleRelocationMode mode, int elevel);
 extern bool pgscale_relocation_check_table(Oid table, Oid target, PgscaleRelocationMode mode, int elevel);
+
+/* The same of an online move: can the changes of its files be followed? */
+extern bool pgscale_relocation_check_online(Oid relation, int elevel);
 
 /* Raises an error unless the current user may move the job's relation to its target, and both are fit for that. */
 extern void pgscale_relocation_check_job(const PgscaleRelocationJob *job);

@@ -2,7 +2,8 @@
  *
  * move.c
  *	  One move: REINDEX (CONCURRENTLY, TABLESPACE) of an index, ALTER TABLE SET
- *	  TABLESPACE of a table, or an online move (online_move.c); and the cleanup after a failure.
+ *	  TABLESPACE of a table, or an online move (online/); the cleanup after a failure; and the check that nothing else has
+ *	  changed.
  *
  * REINDEX CONCURRENTLY commits several times, so it must be a statement of its own,
  * outside a transaction: it runs through a portal, as if a client had sent it.  It
@@ -26,6 +27,11 @@
  * An online move has moved if the relation is in its tablespace, since all of it is switched in one transaction.
  * The files that it leaves are in the job's row.
  *
+ * What makes an index what it is, its definition, constraint, statistics targets, comments, options, marks, parent and
+ * dependencies, becomes one text before a rebuild, and again after it.  A query makes the
+ * text, pgscale_internal.relocation_describe_index(), because users and dumps see the
+ * catalogs.
+ *
  * Portions Copyright (c) 2026, pgscale contributors
  *
  *-------------------------------------------------------------------------
@@ -33,19 +39,25 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "access/reloptions.h"
 #include "access/xact.h"
 #include "catalog/dependency.h"
 #include "catalog/objectaccess.h"
-#include "catalog/pg_authid_d.h"
+#include "catalog/pg_am_d.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_index.h"
+#include "catalog/pg_tablespace_d.h"
+#include "catalog/pg_type_d.h"
+#include "commands/defrem.h"
+#include "commands/extension.h"
 #include "commands/tablespace.h"
 #include "miscadmin.h"
+#include "optimizer/optimizer.h"
 #include "pgstat.h"
 #include "storage/lmgr.h"
 #include "tcop/pquery.h"
-#include "tcop/utility.h"
 #include "tcop/tcopprot.h"
+#include "tcop/utility.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
@@ -54,11 +66,14 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
+#include "base/extension_function.h"
 #include "base/pg_compat.h"
+#include "base/relation_files.h"
 #include "relocation/checks.h"
-#include "relocation/online_move.h"
-#include "relocation/relocation.h"
-#include "relocation/relocation_state.h"
+#include "relocation/jobs/relocation_state.h"
+#include "relocation/move.h"
+#include "relocation/online/online.h"
+#include "relocation/plan/tablespace_latency.h"
 
 /* what is being moved, for the hook */
 static PgscaleRelocationJob *moving = NULL;
@@ -69,15 +84,11 @@ static void
 announce_files(Oid index)
 {
 	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(index));
-	Form_pg_class class;
 	RelFileLocator locator;
 
 	if (!HeapTupleIsValid(tuple))
 		elog(ERROR, "cache lookup failed for relation %u", index);
-	class = (Form_pg_class) GETSTRUCT(tuple);
-	locator.spcOid = OidIsValid(class->reltablespace) ? class->reltablespace : MyDatabaseTableSpace;
-	locator.dbOid = MyDatabaseId;
-	locator.relNumber = class->relfilenode;
+	locator = pgscale_relation_locator((Form_pg_class) GETSTRUCT(tuple));
 	ReleaseSysCache(tuple);
 	pgscale_relocation_grows(locator);
 }
@@ -135,6 +146,16 @@ run_statement(const char *text, MemoryContext context)
 	MemoryContextSwitchTo(old);
 }
 
+/* All that makes an index what it is, but where it lies; NULL if it is gone.  In a transaction. */
+static char *
+describe_index(Oid index)
+{
+	static const Oid types[] = {OIDOID};
+	const Datum values[] = {ObjectIdGetDatum(index)};
+
+	return pgscale_extension_own_text("relocation_describe_index", lengthof(types), types, values);
+}
+
 static void
 move_lock(const PgscaleRelocationJob *job)
 {
@@ -172,7 +193,7 @@ pgscale_relocation_move(PgscaleRelocationJob *job, MemoryContext context)
 	{
 		/* under the lock, so that it does not change until it has moved */
 		PushActiveSnapshot(GetTransactionSnapshot());
-		job->before = MemoryContextStrdup(context, pgscale_relocation_describe_index(job->relation));
+		job->before = MemoryContextStrdup(context, describe_index(job->relation));
 		PopActiveSnapshot();
 	}
 	moving = job->is_table ? NULL : job;
@@ -269,4 +290,146 @@ pgscale_relocation_move_settle(PgscaleRelocationJob *job)
 	moved = pgscale_relocation_tablespace_of(job->relation) == job->target;
 	CommitTransactionCommand();
 	return moved;
+}
+
+/*
+ * What a move must not have changed
+ */
+
+/* The function that checks indexes of an access method; InvalidOid: there is none here. */
+static Oid
+amcheck_function(Oid am)
+{
+	static const Oid types[] = {REGCLASSOID, BOOLOID};
+
+	if (am == BTREE_AM_OID)
+		return pgscale_extension_function_if_any("amcheck", "bt_index_check", 2, types);
+	if (am == GIN_AM_OID && PGSCALE_AMCHECK_GIN)
+		return pgscale_extension_function_if_any("amcheck", "gin_index_check", 1, types);
+	return InvalidOid;
+}
+
+char *
+pgscale_relocation_cannot_amcheck(Oid index, const char **hint)
+{
+	const Oid	am = pgscale_relocation_am_of(index);
+
+	if (OidIsValid(amcheck_function(am)))
+		return NULL;
+	if (am != BTREE_AM_OID && !(am == GIN_AM_OID && PGSCALE_AMCHECK_GIN))
+	{
+		*hint = PGSCALE_AMCHECK_GIN ? "It checks btree and gin indexes." : "It checks btree indexes.";
+		return psprintf("the extension \"amcheck\" does not check %s indexes", get_am_name(am));
+	}
+	if (!OidIsValid(get_extension_oid("amcheck", true)))
+	{
+		*hint = "CREATE EXTENSION amcheck.";
+		return pstrdup("the extension \"amcheck\" is not installed here");
+	}
+	*hint = "ALTER EXTENSION amcheck UPDATE.";
+	return psprintf("the extension \"amcheck\" that is installed here is too old to check %s indexes", get_am_name(am));
+}
+
+Oid
+pgscale_relocation_prewarm_function(void)
+{
+	static const Oid types[] = {REGCLASSOID, TEXTOID, TEXTOID, INT8OID, INT8OID};
+
+	return pgscale_extension_function("pg_prewarm", "pg_prewarm", lengthof(types), types, "prewarm");
+}
+
+/* In a B-tree, every row of its table is looked up, too.  Returns the reason why there is no check, or NULL. */
+static char *
+verify_amcheck(Oid index)
+{
+	const Oid	am = pgscale_relocation_am_of(index);
+	const Oid	function = amcheck_function(am);
+	const char *hint;
+
+	if (!OidIsValid(function))
+		return pgscale_relocation_cannot_amcheck(index, &hint);
+	if (am == BTREE_AM_OID)
+		(void) OidFunctionCall2(function, ObjectIdGetDatum(index), BoolGetDatum(true));
+	else
+		(void) OidFunctionCall1(function, ObjectIdGetDatum(index));
+	return NULL;
+}
+
+/* All of its blocks: from NULL to NULL. */
+static void
+verify_prewarm(Oid relation)
+{
+	LOCAL_FCINFO(fcinfo, 5);
+	FmgrInfo	function;
+
+	fmgr_info(pgscale_relocation_prewarm_function(), &function);
+	InitFunctionCallInfoData(*fcinfo, &function, 5, InvalidOid, NULL, NULL);
+	fcinfo->args[0].value = ObjectIdGetDatum(relation);
+	fcinfo->args[1].value = CStringGetTextDatum("buffer");
+	fcinfo->args[2].value = CStringGetTextDatum("main");
+	for (int i = 0; i < 5; i++)
+		fcinfo->args[i].isnull = i > 2;
+	(void) FunctionCallInvoke(fcinfo);
+}
+
+char *
+pgscale_relocation_verify_move(PgscaleRelocationJob *job)
+{
+	Oid			relation = pgscale_relocation_moved(job);
+	char	   *unverified = NULL;
+
+	if (pgscale_relocation_tablespace_of(relation) != job->target)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("after its move it is not in tablespace \"%s\"", get_tablespace_name(job->target))));
+	if (job->mode == PGSCALE_RELOCATE_REBUILD)
+	{
+		char	   *after = describe_index(relation);
+
+		if (job->before && (!after || strcmp(job->before, after) != 0))
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("the index has moved, but differs from before"),
+					 errdetail("Before: %s\nAfter: %s", job->before, after ? after : "gone")));
+	}
+	job->bytes_after = DatumGetInt64(DirectFunctionCall1(pg_table_size, ObjectIdGetDatum(relation)));
+	if (job->amcheck)
+		unverified = verify_amcheck(relation);
+	if (job->prewarm)
+		verify_prewarm(relation);
+	return unverified;
+}
+
+/* Was it set for this tablespace? */
+static bool
+has_random_page_cost(Oid tablespace)
+{
+	HeapTuple	tuple = SearchSysCache1(TABLESPACEOID, ObjectIdGetDatum(tablespace));
+	Datum		options;
+	bool		isnull;
+	bool		has;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	options = SysCacheGetAttr(TABLESPACEOID, tuple, Anum_pg_tablespace_spcoptions, &isnull);
+	has = !isnull && ((TableSpaceOpts *) tablespace_reloptions(options, false))->random_page_cost >= 0;
+	ReleaseSysCache(tuple);
+	return has;
+}
+
+char *
+pgscale_relocation_suggest_settings(const PgscaleRelocationJob *job)
+{
+	PgscaleRelocationProbe probe;
+	char	   *name = get_tablespace_name(job->target);
+
+	if (!name || has_random_page_cost(job->target) || !pgscale_relocation_job_is_last_to(job->target) ||
+		!pgscale_relocation_probe_tablespace(job->target, &probe) ||
+		probe.random_page_cost == 0 ||
+		(probe.random_page_cost >= random_page_cost * 0.8 && probe.random_page_cost <= random_page_cost * 1.2))
+		return NULL;
+	return psprintf("the disk of \"%s\" suggests ALTER TABLESPACE %s SET (random_page_cost = %.1f)%s",
+					name, quote_identifier(name), probe.random_page_cost,
+					job->target == MyDatabaseTableSpace ? "" :
+					psprintf("; new relations go there with default_tablespace = %s", quote_literal_cstr(name)));
 }

@@ -254,7 +254,7 @@ COMMENT ON FUNCTION pgscale_internal.relocation_plan_check(name, bigint, interva
 -- Locking. No lock on a relation. A relation that is dropped during the window has no row. Like any query, this one holds back the
 -- horizon of VACUUM while it waits, so for a minute at most; relocation_watch() does not.
 --
--- Cost. Linear in the relations that were read, except for two looks at all counts; plan_window.c.
+-- Cost. Linear in the relations that were read, except for two looks at all counts; relocation_plan.c.
 --
 -- Privileges. Everything runs as the caller, who needs those of pg_monitor to see builds of other roles, and EXECUTE on
 -- tablespace_latency().

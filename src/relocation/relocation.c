@@ -4,17 +4,15 @@
  *	  Moves indexes and tables to other tablespaces while they are in use.
  *
  * A move is a job: a row that a backend adds in its own transaction (requests.c,
- * job_table.c).  A launcher starts a worker in that database (launcher.c).  The worker
- * acts as the requesting role, runs REINDEX (CONCURRENTLY, TABLESPACE) (move.c), and
- * checks that only the tablespace has changed (verify_move.c).  Or it moves the relation online: copies it block by block, and
- * follows its changes in the WAL (online_move.c).
+ * jobs/relocation_jobs.c).  A launcher starts a worker in that database (jobs/).  The worker moves the relation online: it copies
+ * the blocks, and follows their changes in the WAL (online/).  Or it acts as the requesting role and runs
+ * REINDEX (CONCURRENTLY, TABLESPACE) or ALTER TABLE (move.c).
  *
  * Why a worker: REINDEX CONCURRENTLY cannot run within a transaction, so a function
  * cannot call it.  It may take hours, and a process must be there to clean up and to
  * try again after a deadlock, a crash or a shutdown.
  *
- * tablespace_latency.c and relocation_plan() in plan.sql, with plan_window.c and
- * plan_sizes.c, decide which relations to move.
+ * relocation_plan() in plan.sql decides which relations to move, by the speed of disks and the reads of relations (plan/).
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -27,11 +25,10 @@
 #include "miscadmin.h"
 #include "utils/guc.h"
 
-#include "base/pg_compat.h"
-#include "relocation/job_table.h"
-#include "relocation/pace.h"
+#include "relocation/jobs/relocation_jobs.h"
+#include "relocation/jobs/relocation_state.h"
+#include "relocation/online/pace.h"
 #include "relocation/relocation.h"
-#include "relocation/relocation_state.h"
 
 /* If there was no round of the launcher for that long, something is wrong. */
 #define STALLED_MS	30000
@@ -136,25 +133,11 @@ relocation_health(PgscaleHealth *health)
 	}
 }
 
-static void
-relocation_shmem_request(void)
-{
-	pgscale_relocation_share_request();
-	pgscale_relocation_open_request();
-}
-
-static void
-relocation_shmem_startup(void)
-{
-	pgscale_relocation_share_startup();
-	pgscale_relocation_open_startup();
-}
-
 const PgscaleModule pgscale_relocation_module = {
 	.name = "relocation",
 	.define_gucs = relocation_define_gucs,
-	.shmem_request = relocation_shmem_request,
-	.shmem_startup = relocation_shmem_startup,
+	.shmem_request = pgscale_relocation_share_request,
+	.shmem_startup = pgscale_relocation_share_startup,
 	.worker = &pgscale_relocation_launcher,
 	.health = relocation_health,
 	.has_tables = true,

@@ -16,6 +16,8 @@
  * unique index for a while, and INSERT ... ON CONFLICT does not expect conflicts there: it raises
  * unique violations.  So a rebuild happens only if the request says rebuild or auto, and the request says that.
  *
+ * A notice is for what an error would be too much: the move is possible, and has an effect that the user may not expect.
+ *
  * Portions Copyright (c) 2026, pgscale contributors
  *
  *-------------------------------------------------------------------------
@@ -53,11 +55,11 @@
 #include "base/timer.h"
 #include "base/units.h"
 #include "relocation/checks.h"
-#include "relocation/job_table.h"
-#include "relocation/notices.h"
-#include "relocation/relocation.h"
-#include "relocation/relocation_state.h"
-#include "relocation/tablespace_latency.h"
+#include "relocation/jobs/relocation_jobs.h"
+#include "relocation/jobs/relocation_state.h"
+#include "relocation/move.h"
+#include "relocation/online/relocation_wal.h"
+#include "relocation/plan/tablespace_latency.h"
 
 /* Between two looks at a job that is awaited. */
 #define LOOK_MS		100
@@ -70,6 +72,153 @@ PG_FUNCTION_INFO_V1(pgscale_relocate_tablespace);
 PG_FUNCTION_INFO_V1(pgscale_relocation_cancel);
 PG_FUNCTION_INFO_V1(pgscale_relocation_undo);
 PG_FUNCTION_INFO_V1(pgscale_relocation_wait);
+
+/*
+ * Notices
+ */
+
+/* If a slot that no process reads from could lose its WAL by moves of that many bytes. */
+static void
+notice_readers(int64 bytes)
+{
+	char		who[192];
+
+	if (pgscale_relocation_wal_slot_at_risk(bytes, true, who, sizeof(who)))
+		ereport(NOTICE,
+				(errmsg("moves write " INT64_FORMAT " MB of WAL, and wait before there is no room for it: %s", bytes / PGSCALE_MB, who),
+				 errhint("Find out why that WAL is not read, or drop the slot. Moves go on by themselves when it is.")));
+}
+
+/* What room standbys need, where there are any: one that is full stops. */
+static void
+notice_standbys(Oid target, int64 bytes)
+{
+	const int	settings = pgscale_sql_names();
+	PgscaleRows rows;
+
+	pgscale_sql_query("SELECT WHERE EXISTS (SELECT FROM pg_replication_slots WHERE slot_type = 'physical') OR EXISTS"
+					  " (SELECT FROM pg_stat_get_wal_senders() w WHERE w.state <> 'backup' AND w.pid NOT IN"
+					  "  (SELECT active_pid FROM pg_replication_slots WHERE active_pid IS NOT NULL))",
+					  0, NULL, NULL, true, 0, &rows);
+	AtEOXact_GUC(true, settings);
+	if (rows.nrows > 0)
+		ereport(NOTICE,
+				(errmsg("each standby needs the same room in tablespace \"%s\": %.1f MB", get_tablespace_name(target), bytes / (double) PGSCALE_MB),
+				 errdetail("That is what all queued moves to it may write, beside the old files. A standby whose disk is full stops.")));
+}
+
+/* Which tables inherit from one that is moved, and stay where they are. */
+static void
+notice_children(Oid table, Oid target)
+{
+	int64		bytes = 0;
+	int			n = 0;
+	ListCell   *cell;
+
+	if (pgscale_relocation_is_partitioned(table) || !has_subclass(table))
+		return;
+	foreach(cell, find_all_inheritors(table, AccessShareLock, NULL))
+	{
+		if (lfirst_oid(cell) == table || pgscale_relocation_tablespace_of(lfirst_oid(cell)) == target)
+			continue;
+		bytes += pgscale_relocation_size_of(lfirst_oid(cell));
+		n++;
+	}
+	if (n > 0)
+		ereport(NOTICE,
+				(errmsg_plural("%d table that inherits from \"%s\" is not moved with it: %.1f MB",
+							   "%d tables that inherit from \"%s\" are not moved with it: %.1f MB",
+							   n, n, get_rel_name(table), bytes / (double) PGSCALE_MB),
+				 errhint("Only partitions are; move these, or their indexes, by calls of their own.")));
+}
+
+/* If amcheck cannot check the index: it is moved all the same. */
+static void
+notice_unverified(Oid index)
+{
+	const char *hint;
+	const char *why = pgscale_relocation_cannot_amcheck(index, &hint);
+
+	if (why)
+		ereport(NOTICE,
+				(errmsg("\"%s\" will be moved, but its contents will not be verified: %s", get_rel_name(index), why),
+				 errhint("%s", hint)));
+}
+
+/* What the rebuild of this number of unique indexes means for others. */
+static void
+notice_unique_rebuilds(int n)
+{
+	if (n > 0)
+		ereport(NOTICE,
+				(errmsg_plural("while %d unique index is built anew, INSERT ... ON CONFLICT may raise unique violations on its table",
+							   "while %d unique indexes are built anew, INSERT ... ON CONFLICT may raise unique violations on their tables",
+							   n, n),
+				 errhint("mode => 'online', the default, does not have this effect.")));
+}
+
+/* How long all use of the table is going to wait, which is noted in the job; rate in bytes/s, 0 if unknown. */
+static void
+notice_lock(PgscaleRelocationJob *job, double rate)
+{
+	double		mb = (double) pgscale_relocation_size_of(job->relation) / PGSCALE_MB;
+
+	job->block_ms = rate > 0 ? mb * PGSCALE_MB / rate * 1000 : -1;
+	if (rate > 0)
+		ereport(NOTICE,
+				(errmsg("all use of \"%s\" will wait for about %.1f s: %.0f MB at %.0f MB/s",
+						get_rel_name(job->relation), job->block_ms / 1000, mb, rate / PGSCALE_MB),
+				 errdetail("The rate is what direct reads of one disk and direct writes of the other give now; "
+						   "the WAL of the move comes on top.")));
+	else
+		ereport(NOTICE,
+				(errmsg("all use of \"%s\" will wait while its %.0f MB are copied, at a rate that could not be measured",
+						get_rel_name(job->relation), mb)));
+}
+
+/* The room that an online move takes.  It blocks no session, so the job has no predicted time. */
+static void
+notice_online(PgscaleRelocationJob *job)
+{
+	const double mb = (double) pgscale_relocation_size_of(job->relation) / PGSCALE_MB;
+
+	job->block_ms = -1;
+	if (!pgscale_relocation_is_partitioned(job->relation))
+		ereport(NOTICE,
+				(errmsg("\"%s\" stays in use while %.1f MB are copied", get_rel_name(job->relation), mb),
+				 errdetail("This takes as much room in tablespace \"%s\", and as much WAL; the old files are removed at the end.",
+						   get_tablespace_name(job->target))));
+}
+
+/* What relocate_tablespace() does not move: a line for each kind. */
+static void
+notice_staying(Oid tablespace)
+{
+	const Oid	types[2] = {OIDOID, OIDOID};
+	const Datum values[2] = {ObjectIdGetDatum(tablespace == MyDatabaseTableSpace ? InvalidOid : tablespace), ObjectIdGetDatum(tablespace)};
+	const int	settings = pgscale_sql_names();
+	PgscaleRows rows;
+
+	pgscale_sql_query("SELECT kind, pg_size_pretty(sum(pgscale_internal.relocation_bytes(relation, true, false))), cure"
+					  "  FROM pgscale_internal.relocation_staying($1) GROUP BY kind, cure"
+					  " UNION ALL "
+					  "SELECT format('relations of other databases (%s)', string_agg(quote_ident(d.datname), ', ' ORDER BY d.datname)),"
+					  "       coalesce(pg_size_pretty(sum(pgscale_internal.relocation_database_bytes($2, d.oid))), 'unknown size'),"
+					  "       'Call pgscale.relocate_tablespace() in each of them.'"
+					  "  FROM pg_tablespace_databases($2) t(oid) JOIN pg_database d USING (oid)"
+					  " WHERE d.datname <> current_database() AND d.datallowconn HAVING count(*) > 0"
+					  " ORDER BY 1", lengthof(types), types, values, true, 0, &rows);
+	AtEOXact_GUC(true, settings);
+	for (int row = 0; row < rows.nrows; row++)
+		ereport(NOTICE,
+				(errmsg("%s stay in tablespace \"%s\": %s", pgscale_rows_text(&rows, row, 0), get_tablespace_name(tablespace),
+						pgscale_rows_text(&rows, row, 1)),
+				 errhint("%s", pgscale_rows_text(&rows, row, 2))));
+}
+
+/*
+ * What all requests have in common
+ */
 
 /* Has this transaction something for the launcher? */
 static bool tell_launcher = false;
@@ -140,9 +289,9 @@ end_request(Oid target, bool logged, bool online)
 	(void) pgscale_relocation_jobs_to(target, &bytes);
 	pgscale_relocation_check_space(target, bytes, logged, online);
 	if (logged)
-		pgscale_relocation_notice_readers(bytes);
+		notice_readers(bytes);
 	if (logged && bytes > 0)
-		pgscale_relocation_notice_standbys(target, bytes);
+		notice_standbys(target, bytes);
 	tell_launcher_at_commit();
 }
 
@@ -273,7 +422,7 @@ move_one_index(FunctionCallInfo fcinfo, const IndexRequest *request, Oid index, 
 				(errmsg(job.mode == PGSCALE_RELOCATE_ONLINE ? "\"%s\" will be moved online: %s" : "\"%s\" will be built anew: %s",
 						get_rel_name(index), why)));
 	if (job.amcheck)
-		pgscale_relocation_notice_unverified(index);
+		notice_unverified(index);
 	*unique_rebuilds += is_unique_rebuild(index, job.mode);
 	put_id(fcinfo, job.id);
 	return true;
@@ -292,7 +441,7 @@ move_indexes(FunctionCallInfo fcinfo, const IndexRequest *request, List *indexes
 		if (move_one_index(fcinfo, request, lfirst_oid(cell), elevel, &unique_rebuilds))
 			logged |= get_rel_persistence(lfirst_oid(cell)) == RELPERSISTENCE_PERMANENT;
 	}
-	pgscale_relocation_notice_unique_rebuilds(unique_rebuilds);
+	notice_unique_rebuilds(unique_rebuilds);
 	end_request(request->target, logged, request->choose || request->mode == PGSCALE_RELOCATE_ONLINE);
 }
 
@@ -359,14 +508,14 @@ pgscale_relocate_indexes(PG_FUNCTION_ARGS)
 	ListCell   *cell;
 
 	pgscale_relocation_check_is_table(table);
-	pgscale_relocation_notice_children(table, request.target);
+	notice_children(table, request.target);
 	foreach(cell, request_leaves(table, request.mode == PGSCALE_RELOCATE_ONLINE, NULL))
 		indexes = list_concat(indexes, indexes_of(lfirst_oid(cell)));
 	move_indexes(fcinfo, &request, indexes, NOTICE);
 	return (Datum) 0;
 }
 
-/* Users' relations of these kinds in a tablespace, largest first; told: without those that pgscale_relocation_notice_staying() reports. */
+/* Users' relations of these kinds in a tablespace, largest first; told: without those that notice_staying() reports. */
 static List *
 relations_in(Oid tablespace, const char *kinds, bool told)
 {
@@ -463,10 +612,10 @@ move_one_table(FunctionCallInfo fcinfo, TableRequest *request, Oid table, int el
 			request->source = pgscale_relocation_tablespace_of(table);
 			request->rate = copy_rate(request->source, job.target);
 		}
-		pgscale_relocation_notice_lock(&job, request->rate);
+		notice_lock(&job, request->rate);
 	}
 	else
-		pgscale_relocation_notice_online(&job);
+		notice_online(&job);
 	if (request_queue(&job, elevel) == 0)
 		return false;
 	put_id(fcinfo, job.id);
@@ -523,7 +672,7 @@ pgscale_relocate_table(PG_FUNCTION_ARGS)
 		(void) pgscale_relocation_prewarm_function();
 	pgscale_relocation_check_is_table(table);
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
-	pgscale_relocation_notice_children(table, request.target);
+	notice_children(table, request.target);
 	move_tables(fcinfo, &request,
 				request_leaves(table, request.mode == PGSCALE_RELOCATE_ONLINE,
 							   "ALTER TABLE ... SET TABLESPACE says where its new partitions are made."),
@@ -549,7 +698,7 @@ pgscale_relocate_tablespace(PG_FUNCTION_ARGS)
 				 errmsg("tablespace \"%s\" has only shared relations, which cannot move", NameStr(*PG_GETARG_NAME(0))),
 				 errhint("Name one of the others in pg_tablespace.")));
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
-	pgscale_relocation_notice_staying(source);
+	notice_staying(source);
 	move_tables(fcinfo, &tables, relations_in(source, "prm", true), NOTICE);
 	move_indexes(fcinfo, &indexes, relations_in(source, "Ii", true), NOTICE);
 	return (Datum) 0;
@@ -647,7 +796,7 @@ pgscale_relocation_undo(PG_FUNCTION_ARGS)
 	back.block_ms = -1;
 	back.undo_of = id;
 	(void) request_queue(&back, ERROR);
-	pgscale_relocation_notice_unique_rebuilds(is_unique_rebuild(back.relation, back.mode));
+	notice_unique_rebuilds(is_unique_rebuild(back.relation, back.mode));
 	end_request(back.target, get_rel_persistence(back.relation) == RELPERSISTENCE_PERMANENT, back.mode == PGSCALE_RELOCATE_ONLINE);
 	PG_RETURN_INT64(back.id);
 }
@@ -664,6 +813,7 @@ pgscale_relocation_wait(PG_FUNCTION_ARGS)
 {
 	int64		id = PG_GETARG_INT64(0);
 	CallContext *context = castNode(CallContext, fcinfo->context);
+	PgscaleRelocationJob job;
 	int64		give_up;
 	TupleDesc	tupdesc;
 	char	   *state;
@@ -688,8 +838,7 @@ pgscale_relocation_wait(PG_FUNCTION_ARGS)
 	SPI_connect_ext(SPI_OPT_NONATOMIC);
 	for (;;)
 	{
-		state = pgscale_relocation_job_state(id);
-		if (!state)
+		if (!pgscale_relocation_job_get(id, &job, &state))
 			raise_no_job(id);
 		if (has_ended(state) || pgscale_timer_clock() >= give_up)
 			break;

@@ -1,5 +1,5 @@
 /*
- * src/relocation/pace.c with a clock, disks, standbys and settings that this file makes up, for t/relocation_pace.pl:
+ * src/relocation/online/pace.c with a clock, disks, standbys and settings that this file makes up, for t/relocation_pace.pl:
  *   pace_set(name, value)             changes what is made up: the names are those of `values` below, and "hours"
  *   pace_begin(synchronous)           begins a move of 100 GB for which nothing is in the way, beside a synchronous standby or none
  *   pace_ask(ms, copied, left)        so much later, when so many bytes are copied: milliseconds to wait | next piece | why
@@ -61,7 +61,7 @@ value(const char *name)
 #define StartTransactionCommand()	((void) 0)
 #define RequestCheckpoint(flags)	(*value("checkpoints") += (flags) == CHECKPOINT_FORCE)
 
-#include "relocation/pace.c"
+#include "relocation/online/pace.c"
 
 int			pgscale_relocation_max_lag;
 

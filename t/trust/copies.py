@@ -449,7 +449,7 @@ def subscriber(place):
 
 def unlogged(tree):
     """Changes the copy of the source that is built: of ten pieces that a move copies one is not in the WAL."""
-    source = tree / "src" / "relocation" / "online_copy.c"
+    source = tree / "src" / "relocation" / "online" / "online_copy.c"
     text = source.read_text()
     insert = "\tend = XLogInsert(RM_XLOG_ID, XLOG_FPI);\n"
     if text.count(insert) != 1:

@@ -99,7 +99,7 @@ def change(rng, aid, delta):
 
 def forget(tree):
     """Changes the copy of the source that is built: of ten changed blocks one is not copied again."""
-    source = tree / "src" / "relocation" / "online_copy.c"
+    source = tree / "src" / "relocation" / "online" / "online_copy.c"
     text = source.read_text()
     marks = "\tif (block >= copy->copied)\n\t\treturn;\n"
     if text.count(marks) != 1:

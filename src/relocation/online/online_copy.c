@@ -9,7 +9,7 @@
  * the switch, under load, and could race with a checkpoint.)  Both sides use small rings of buffers.
  *
  * Commits of others must not wait for all that is written here.  So WAL is flushed in small pieces, its next segment is
- * made ahead (wal_ahead.c), and the kernel is asked to write the new file while it grows (pgscale_relocation_online_move()).
+ * made ahead (relocation_wal.c), and the kernel is asked to write the new file while it grows (pgscale_relocation_online_move()).
  * With a table of 3 GB beside 50 transactions a second the longest wait was 110 to 200 ms without the last two, 5 to 10 ms
  * with them.
  *
@@ -53,7 +53,7 @@
 
 #include "base/pg_compat.h"
 #include "base/shared_buffers.h"
-#include "relocation/online_copy.h"
+#include "relocation/online/online.h"
 
 /* In one record; fewer where there are few buffers. */
 #define RECORD_BLOCKS	XLR_MAX_BLOCK_ID

@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
  *
- * job_table.h
+ * relocation_jobs.h
  *	  The table of relocation jobs of this database.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
  *-------------------------------------------------------------------------
  */
-#ifndef PGSCALE_RELOCATION_JOB_TABLE_H
-#define PGSCALE_RELOCATION_JOB_TABLE_H
+#ifndef PGSCALE_RELOCATION_RELOCATION_JOBS_H
+#define PGSCALE_RELOCATION_RELOCATION_JOBS_H
 
 #include "postgres.h"
 
@@ -24,7 +24,7 @@
 #define PGSCALE_JOB_CANCELLED	"cancelled"
 #define PGSCALE_JOB_LOST		"lost"
 
-/* How it moves; job_table.c has the words. */
+/* How it moves; relocation_jobs.c has the words. */
 typedef enum PgscaleRelocationMode
 {
 	PGSCALE_RELOCATE_ONLINE,	/* an index or a table, as it is, while it is
@@ -109,11 +109,8 @@ extern int64 pgscale_relocation_jobs_to(Oid target, int64 *bytes);
 /* Is there at most one job to this tablespace that has not ended? */
 extern bool pgscale_relocation_job_is_last_to(Oid target);
 
-/* False if there is none with this id. */
+/* As of now, whatever this transaction's snapshot is.  False if there is none with this id. */
 extern bool pgscale_relocation_job_get(int64 id, PgscaleRelocationJob *job, char **state);
-
-/* Its state as of now, whatever this transaction's snapshot is; NULL if there is none. */
-extern char *pgscale_relocation_job_state(int64 id);
 
 /*
  * Cancels a job that has not begun, or with begun one that no worker is at any
@@ -163,4 +160,4 @@ extern void pgscale_relocation_job_has_files(const PgscaleRelocationJob *job);
 /* False if there is no such word. */
 extern bool pgscale_relocation_mode_named(const char *word, PgscaleRelocationMode *mode);
 
-#endif							/* PGSCALE_RELOCATION_JOB_TABLE_H */
+#endif							/* PGSCALE_RELOCATION_RELOCATION_JOBS_H */

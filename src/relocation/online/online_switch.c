@@ -7,6 +7,16 @@
  * not wait for anyone, and has little left to do: it gives up if a lock is not free at once or too many blocks are left, and
  * tries again later.
  *
+ * A process that queues for AccessExclusiveLock blocks all later users of the relation until the slowest present user ends:
+ * this is how an ALTER TABLE of a millisecond stops a server for minutes.  So the worker does not queue.  It reads
+ * who holds a lock on the relation, which takes no lock on it and no xid, and asks for the lock when there is no holder.
+ *
+ * A busy table may have holders at each moment, each for a few milliseconds.  If all of them began just now, they are likely to
+ * end soon, and the worker queues after all, for PGSCALE_GAP_QUEUE_MS at most.
+ *
+ * While the lock is held, LockHasWaitersRelation() would show whether others wait for it, but the server crashes in it
+ * if the lock was taken by the fast path.
+ *
  * Portions Copyright (c) 2026, pgscale contributors
  *
  *-------------------------------------------------------------------------
@@ -14,6 +24,7 @@
 #include "postgres.h"
 
 #include "access/relation.h"
+#include "access/twophase.h"
 #include "access/xact.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_class.h"
@@ -21,17 +32,21 @@
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
+#include "storage/lmgr.h"
+#include "storage/lock.h"
 #include "storage/proc.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+#include "utils/timestamp.h"
 
+#include "base/pg_compat.h"
+#include "base/processes.h"
 #include "base/timer.h"
 #include "base/units.h"
 #include "relocation/checks.h"
-#include "relocation/online_parts.h"
-#include "relocation/lock_gap.h"
+#include "relocation/online/online.h"
 #include "relocation/relocation.h"
 
 /* Changed blocks up to which the lock is asked for; and above which it is released again. */
@@ -58,6 +73,100 @@
 
 /* Internal errors after which it tries again. */
 #define MAX_COLLISIONS	10
+
+/* Up to which age a transaction is new. */
+#define NEW_MS		5
+
+/* How long it may queue. */
+#define GAP_QUEUE_MS	30
+
+#define GAP_PIDS	8
+
+/* Who uses a relation. */
+typedef struct RelationUsers
+{
+	int			n;				/* a process counts once for each relation */
+	bool		all_new;		/* have all of their transactions begun just
+								 * now? */
+	int			npids;
+	int			pids[GAP_PIDS]; /* of some of them; 0: a prepared transaction */
+	bool		others;			/* than those of pids */
+} RelationUsers;
+
+/*
+ * The gap
+ */
+
+static void
+add_user(RelationUsers *users, const VirtualTransactionId *user, TimestampTz now)
+{
+	const int	slot = pgscale_compat_vxid_slot(user);
+	PgscaleProcStatement statement;
+	bool		more;
+	int			pid = 0;
+
+	users->n++;
+
+	/*
+	 * A prepared transaction keeps the number of the session that has
+	 * prepared it, which is at something else by now, or another session's.
+	 */
+	if (slot < 0 || TransactionIdIsValid(TwoPhaseGetXidByVirtualXID(*user, &more)))
+		users->all_new = false;
+	else if (!pgscale_procs_read_statement(slot, &statement))
+		users->all_new = false;
+	else
+	{
+		pid = statement.pid;
+		if (statement.xact_start == 0 || now - statement.xact_start > NEW_MS * INT64CONST(1000))
+			users->all_new = false;
+	}
+	for (int i = 0; i < users->npids; i++)
+		if (users->pids[i] == pid)
+			return;
+	if (users->npids < GAP_PIDS)
+		users->pids[users->npids++] = pid;
+	else
+		users->others = true;
+}
+
+/* Adds the users of this relation.  Takes no lock on it. */
+static void
+gap_look(Oid relation, RelationUsers *users)
+{
+	const TimestampTz now = GetCurrentTimestamp();
+	VirtualTransactionId *all;
+	LOCKTAG		tag;
+	int			n;
+
+	SET_LOCKTAG_RELATION(tag, MyDatabaseId, relation);
+	all = GetLockConflicts(&tag, AccessExclusiveLock, &n);
+	if (users->n == 0)
+		users->all_new = true;
+	for (int i = 0; i < n; i++)
+		add_user(users, &all[i], now);
+	pfree(all);
+}
+
+/*
+ * Takes AccessExclusiveLock if it is free.  If it is not, returns false, or with queue waits for it: for GAP_QUEUE_MS, and then
+ * raises ERRCODE_LOCK_NOT_AVAILABLE.  Leaves LockTimeout changed.
+ */
+static bool
+gap_take(Oid relation, bool queue)
+{
+	if (ConditionalLockRelationOid(relation, AccessExclusiveLock))
+		return true;
+	if (!queue)
+		return false;
+	LockTimeout = GAP_QUEUE_MS;
+	LockRelationOid(relation, AccessExclusiveLock);
+	return true;
+}
+
+/*
+ * The switch
+ */
 
 /*
  * Has the table the TOAST table that was copied, and that one the same index?  And have pages that were written since the
@@ -136,10 +245,10 @@ static bool
 online_lock_all(PgscaleRelocationOnline *move, bool queue)
 {
 	if (move->ncopies == 0)
-		return pgscale_relocation_gap_take(move->job->relation, queue);
+		return gap_take(move->job->relation, queue);
 	/* no queue for the TOAST table, while others queue for the locked table */
 	for (int i = 0; i < move->ncopies; i++)
-		if (!pgscale_relocation_gap_take(move->copies[i].relation, queue && i == 0))
+		if (!gap_take(move->copies[i].relation, queue && i == 0))
 			return false;
 	return true;
 }
@@ -282,17 +391,17 @@ online_try(PgscaleRelocationOnline *move, bool queue)
 }
 
 static void
-online_look(PgscaleRelocationOnline *move, PgscaleRelocationUsers *users)
+online_look(PgscaleRelocationOnline *move, RelationUsers *users)
 {
 	memset(users, 0, sizeof(*users));
 	if (move->ncopies == 0)
-		pgscale_relocation_gap_look(move->job->relation, users);
+		gap_look(move->job->relation, users);
 	for (int i = 0; i < move->ncopies; i++)
-		pgscale_relocation_gap_look(move->copies[i].relation, users);
+		gap_look(move->copies[i].relation, users);
 }
 
 static void
-online_show_users(PgscaleRelocationOnline *move, const PgscaleRelocationUsers *users)
+online_show_users(PgscaleRelocationOnline *move, const RelationUsers *users)
 {
 	StringInfoData text;
 
@@ -350,7 +459,7 @@ pgscale_relocation_online_switch(PgscaleRelocationOnline *move)
 	{
 		const int64 now = pgscale_timer_clock();
 		int64		looked_ns;
-		PgscaleRelocationUsers users;
+		RelationUsers users;
 		bool		may_try;
 		bool		held_back;
 

@@ -6,8 +6,9 @@
  *
  * One lock guards all of it.  It is held while a few dozen words are read or written,
  * and never while an error can be raised.  After a crash the state is empty, which is
- * correct: jobs are rows of a table (job_table.c), and a row that says "running" while
- * no worker here runs it was left behind.
+ * correct: jobs are rows of a table (relocation_jobs.c), and a row that says "running" while
+ * no worker here runs it was left behind.  open_jobs.c knows more than this state for longer: in which
+ * databases there are open jobs, over a restart.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -17,17 +18,26 @@
 
 #include <signal.h>
 
+#include "access/xlog.h"
+#include "fmgr.h"
+#include "funcapi.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/lwlock.h"
 #include "storage/proc.h"
 #include "storage/shmem.h"
+#include "utils/builtins.h"
+#include "utils/tuplestore.h"
 
+#include "base/pg_compat.h"
 #include "base/timer.h"
 #include "base/units.h"
 #include "pgscale.h"
-#include "relocation/relocation_state.h"
+#include "relocation/jobs/relocation_state.h"
+#include "relocation/relocation.h"
+
+PG_FUNCTION_INFO_V1(pgscale_relocation_progress);
 
 #define LOCK_TRANCHE	"pgscale relocation"
 
@@ -36,7 +46,6 @@
 
 /* When to look again after a worker that ended without a word. */
 #define AGAIN_MS		5000
-
 
 typedef struct Slot
 {
@@ -65,7 +74,7 @@ typedef struct RelocationShared
 	Latch	   *launcher;		/* NULL while there is none */
 	int			launcher_pid;
 	uint64		starts;
-	int64		last_round_ns;	/* likewise */
+	int64		last_round_ns;
 	bool		enabled;		/* does it start jobs? */
 	bool		no_slot;		/* the server had no place for a worker */
 	bool		all;			/* there was no room in due[] */
@@ -81,6 +90,7 @@ pgscale_relocation_share_request(void)
 {
 	RequestAddinShmemSpace(MAXALIGN(sizeof(RelocationShared)));
 	RequestNamedLWLockTranche(LOCK_TRANCHE, 1);
+	pgscale_relocation_open_request();
 }
 
 void
@@ -94,6 +104,7 @@ pgscale_relocation_share_startup(void)
 		memset(shared, 0, sizeof(*shared));
 		shared->lock = &GetNamedLWLockTranche(LOCK_TRANCHE)->lock;
 	}
+	pgscale_relocation_open_startup();
 }
 
 static void
@@ -161,21 +172,25 @@ pgscale_relocation_workers_now(int *jobs)
 }
 
 bool
-pgscale_relocation_is_any_due(void)
+pgscale_relocation_may_have_jobs(void)
 {
+	if (RecoveryInProgress())
+		return false;
 	for (int i = 0; i < DUE_MAX; i++)
 		if (OidIsValid(shared->due[i].database))
 			return true;
-	return shared->all;
+	return shared->all || pgscale_relocation_is_any_open();
 }
 
 bool
-pgscale_relocation_is_any_slot_taken(void)
+pgscale_relocation_launcher_wanted(void)
 {
+	if (RecoveryInProgress())
+		return false;
 	for (int i = 0; i < PGSCALE_RELOCATION_SLOTS; i++)
 		if (OidIsValid(shared->slots[i].database))
 			return true;
-	return false;
+	return pgscale_relocation_workers > 0 && pgscale_relocation_may_have_jobs();
 }
 
 /* The lock must be held. */
@@ -462,4 +477,59 @@ pgscale_relocation_interrupt(Oid database, int64 job)
 	}
 	LWLockRelease(shared->lock);
 	return slot != NULL;
+}
+
+static const char *const phase_words[] = {
+	[PGSCALE_PHASE_NONE] = "",
+	[PGSCALE_PHASE_COPYING] = "copying",
+	[PGSCALE_PHASE_FOLLOWING] = "following",
+	[PGSCALE_PHASE_WAITING] = "waiting for a gap",
+	[PGSCALE_PHASE_SWITCHING] = "switching",
+	[PGSCALE_PHASE_DROPPING] = "dropping",
+};
+
+/* As the copy went so far, with its pauses. */
+static double
+seconds_left(const PgscaleRelocationProgress *progress)
+{
+	const double done = progress->counts.copied_bytes;
+	const double left = Max(progress->total_bytes - done, 0);
+
+	return left / done * (pgscale_timer_clock() - progress->began_ns) / NS_PER_S;
+}
+
+/* pgscale_internal.relocation_progress(): a row for each online move of this database. */
+Datum
+pgscale_relocation_progress(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+
+	InitMaterializedSRF(fcinfo, 0);
+	for (int slot = 0; slot < PGSCALE_RELOCATION_SLOTS; slot++)
+	{
+		PgscaleRelocationProgress progress;
+		Oid			database;
+		int64		job;
+		Datum		values[9] = {0};
+		bool		nulls[9] = {false};
+
+		if (!pgscale_relocation_progress_of(slot, &database, &job, &progress) || database != MyDatabaseId)
+			continue;
+		values[0] = Int64GetDatum(job);
+		values[1] = CStringGetTextDatum(phase_words[progress.phase]);
+		values[2] = Float8GetDatum(progress.total_bytes > 0 ?
+								   Min((double) progress.counts.copied_bytes / progress.total_bytes, 1) : 1);
+		values[3] = Int64GetDatum(progress.counts.copied_bytes);
+		values[4] = Int64GetDatum(progress.counts.recopied_blocks);
+		values[5] = Int64GetDatum(progress.counts.wal_read_bytes);
+		values[6] = Int64GetDatum(progress.counts.lock_tries);
+		nulls[7] = progress.phase != PGSCALE_PHASE_COPYING || progress.counts.copied_bytes == 0;
+		if (!nulls[7])
+			values[7] = Float8GetDatum(seconds_left(&progress));
+		nulls[8] = progress.held_back_by[0] == '\0';
+		if (!nulls[8])
+			values[8] = CStringGetTextDatum(progress.held_back_by);
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	}
+	return (Datum) 0;
 }

@@ -16,7 +16,7 @@
  * changes whenever one begins to commit.  If no such transaction ran before the check,
  * and the number is the same after it, the check has seen all jobs.  A worker must not
  * remove an entry because of ends that a crash can undo either: the ends of jobs are on
- * disk before (job_table.c).
+ * disk before (relocation_jobs.c).
  *
  * The file is not replicated; the jobs are.  It contains the timeline on which it was
  * written.  If that differs from the server's, as after a promotion or point-in-time
@@ -49,7 +49,7 @@
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 
-#include "relocation/relocation.h"
+#include "relocation/jobs/relocation_state.h"
 
 #define LOCK_TRANCHE	"pgscale relocation databases"
 

@@ -74,10 +74,10 @@
 #include "base/pg_compat.h"
 #include "base/worker.h"
 #include "relocation/checks.h"
-#include "relocation/job_table.h"
-#include "relocation/online_move.h"
+#include "relocation/jobs/relocation_jobs.h"
+#include "relocation/jobs/relocation_state.h"
+#include "relocation/move.h"
 #include "relocation/relocation.h"
-#include "relocation/relocation_state.h"
 
 /* Between two looks at whether a move may begin. */
 #define OBSTACLE_MS		2000
@@ -355,7 +355,7 @@ attempt_settle(Attempt *attempt)
 	if (attempt->step == ATTEMPT_SETTLE && !attempt->moved && job->mode == PGSCALE_RELOCATE_REBUILD)
 	{
 		StartTransactionCommand();
-		attempt->may_move_online = pgscale_relocation_tablespace_of(job->relation) != InvalidOid && pgscale_relocation_online_check(job->relation, DEBUG5);
+		attempt->may_move_online = pgscale_relocation_tablespace_of(job->relation) != InvalidOid && pgscale_relocation_check_online(job->relation, DEBUG5);
 		CommitTransactionCommand();
 	}
 }

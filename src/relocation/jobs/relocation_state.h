@@ -12,10 +12,11 @@
 
 #include "postgres.h"
 
-#include "datatype/timestamp.h"
+#include "nodes/pg_list.h"
 
 #include "base/pg_compat.h"
-#include "relocation/job_table.h"
+#include "pgscale.h"
+#include "relocation/jobs/relocation_jobs.h"
 
 /* How many workers there can be at a time. */
 #define PGSCALE_RELOCATION_SLOTS	16
@@ -33,11 +34,11 @@ extern void pgscale_relocation_launcher_state(int *pid, uint64 *starts, int64 *l
 											  bool *enabled, bool *no_slot);
 
 /*
- * Is there, or will there be, something to do in any database; and is any slot taken?  Takes
- * no lock, so what changes now may be seen only at the next call.
+ * Is there anything that the launcher is for?  And may there be jobs that have not ended, in any database?  Neither takes a lock,
+ * so what changes now may be seen only at the next call.
  */
-extern bool pgscale_relocation_is_any_due(void);
-extern bool pgscale_relocation_is_any_slot_taken(void);
+extern bool pgscale_relocation_launcher_wanted(void);
+extern bool pgscale_relocation_may_have_jobs(void);
 
 /* How many slots are taken; *jobs of them by workers that are at a job. */
 extern int	pgscale_relocation_workers_now(int *jobs);
@@ -76,7 +77,7 @@ extern void pgscale_relocation_grows(RelFileLocator locator);
 /* What the worker of that slot writes; false if nothing. */
 extern bool pgscale_relocation_growing(int slot, RelFileLocator *locator);
 
-/* The phase of an online move; progress.c has the words. */
+/* The phase of an online move; relocation_state.c has the words. */
 typedef enum PgscaleRelocationPhase
 {
 	PGSCALE_PHASE_NONE,
@@ -127,5 +128,48 @@ extern int	pgscale_relocation_heaps_at_work(Oid database, Oid *heaps);
 
 /* Has the worker that is at that job end it; false if there is none. */
 extern bool pgscale_relocation_interrupt(Oid database, int64 job);
+
+/* launcher.c: the process that starts workers where there is something to relocate. */
+
+extern const PgscaleWorker pgscale_relocation_launcher;
+
+/*
+ * open_jobs.c: in which databases there are relocation jobs that have not ended.
+ */
+
+extern void pgscale_relocation_open_request(void);
+extern void pgscale_relocation_open_startup(void);
+
+/*
+ * In a backend whose transaction has added jobs to its database: before it
+ * commits, which may raise an error; and when it has ended, however.
+ */
+extern void pgscale_relocation_open_begin(void);
+extern void pgscale_relocation_open_end(void);
+
+/*
+ * In a worker, about its database: first look, then see whether there is an open
+ * job, and if there is none, say so.  What was added meanwhile is not forgotten.
+ */
+extern uint64 pgscale_relocation_open_look(void);
+extern void pgscale_relocation_open_none(uint64 looked);
+
+/*
+ * In the launcher.  Which databases they are; on a server of which that is not
+ * known, as after a promotion, those that every_one() lists.  Not in recovery.
+ */
+extern List *pgscale_relocation_open_list(List *(*every_one) (void));
+
+/* All that were listed last were looked into, and in none is anything to do now or later. */
+extern void pgscale_relocation_open_looked(void);
+
+/* This one is gone. */
+extern void pgscale_relocation_open_gone(Oid database);
+
+/*
+ * In any process: may there be a job that has not ended, in any database?  Not in
+ * recovery.  Takes no lock, so what changes now may be seen only at the next call.
+ */
+extern bool pgscale_relocation_is_any_open(void);
 
 #endif							/* PGSCALE_RELOCATION_RELOCATION_STATE_H */

@@ -45,7 +45,7 @@
 #include "base/pg_compat.h"
 #include "base/relation_files.h"
 #include "base/timer.h"
-#include "relocation/online_files.h"
+#include "relocation/online/online.h"
 
 /* A step of making a file shorter, and the pause after it. */
 #define STEP_BYTES	((off_t) 4 * 1024 * 1024)

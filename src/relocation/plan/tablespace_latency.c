@@ -61,7 +61,7 @@
 #include "base/three_digits.h"
 #include "base/timer.h"
 #include "base/units.h"
-#include "relocation/tablespace_latency.h"
+#include "relocation/plan/tablespace_latency.h"
 
 #define NS_IN_S				1e9
 

@@ -17,7 +17,7 @@
  * to small pieces.
  *
  * Commits of others must not wait for a piece to cross the line to a synchronous standby.  So a piece is over only when such
- * standbys have confirmed its WAL, and it is small enough for that to take 20 ms (wal_readers.c).  The way there and back, and the
+ * standbys have confirmed its WAL, and it is small enough for that to take 20 ms (relocation_wal.c).  The way there and back, and the
  * standby's disk, do not count: a commit waits for them anyway, and smaller pieces would not make them shorter.  How long they take
  * is what a small piece takes, one each 10 s.
  *
@@ -56,10 +56,9 @@
 #include "base/timer.h"
 #include "base/units.h"
 #include "relocation/checks.h"
-#include "relocation/pace.h"
+#include "relocation/online/pace.h"
+#include "relocation/online/relocation_wal.h"
 #include "relocation/relocation.h"
-#include "relocation/wal_follow.h"
-#include "relocation/wal_readers.h"
 
 /* The largest piece, and the smallest: pages of one record of the WAL. */
 #define PIECE_MOST		(4 * PGSCALE_MB)

@@ -22,6 +22,14 @@
  * databases of its workers and makes those workers leave, which queues their jobs
  * again.
  *
+ * A newly built index is written past shared buffers and synced when it is complete,
+ * before 17 by the process that builds it.  That is hundreds of megabytes at once, and
+ * the commits of all sessions wait behind the sync if the WAL is on the same disk: the
+ * longest wait that a move causes.  So the launcher, which has nothing else to do,
+ * reads the size of the file from time to time, and asks the kernel to start writing
+ * the part that is new.  It is a hint, by the file's path and without a lock.  A missing file was dropped, or
+ * does not exist yet.
+ *
  * Failure: an error ends it, and it is started again.  Running workers continue
  * meanwhile.
  *
@@ -31,26 +39,30 @@
  */
 #include "postgres.h"
 
+#include <sys/stat.h>
+
 #include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
-#include "access/xlog.h"
 #include "catalog/pg_database.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
+#include "storage/fd.h"
 #include "storage/ipc.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
+#include "base/kernel.h"
 #include "base/pg_compat.h"
+#include "base/relation_files.h"
 #include "base/timer.h"
 #include "base/units.h"
 #include "base/worker.h"
+#include "relocation/jobs/relocation_state.h"
 #include "relocation/relocation.h"
-#include "relocation/relocation_state.h"
 
 /*
  * The longest between two rounds; and when to look again into databases that may have open
@@ -72,10 +84,22 @@
 #define WAY_MS		250
 #define CLEAN_UP_MS 2000
 
+/* Between two looks at the files that workers write: where one has grown since the last one, and otherwise. */
+#define GROWING_MS	20
+#define WAITING_MS	200
+
+/* How far a file has been asked for. */
+typedef struct FlushedFile
+{
+	RelFileLocator locator;
+	uint32		segment;
+	off_t		done;			/* within the segment */
+} FlushedFile;
 
 static BackgroundWorkerHandle *handles[PGSCALE_RELOCATION_SLOTS];
 static Oid	databases[PGSCALE_RELOCATION_SLOTS];
 static bool no_slot = false;
+static FlushedFile flushed[PGSCALE_RELOCATION_SLOTS];
 static List *to_visit = NIL;	/* databases, in TopMemoryContext */
 static int64 listed_ns;			/* when it last saw which databases have open
 								 * jobs */
@@ -130,12 +154,6 @@ list_databases(void)
 	listed_ns = pgscale_timer_clock();
 }
 
-static void
-look_later(Oid database, int64 ms)
-{
-	pgscale_relocation_due(database, ms);
-}
-
 /* If not now, sees to what happens later. */
 static bool
 can_connect(Oid database)
@@ -154,10 +172,10 @@ can_connect(Oid database)
 	if (!there)
 		pgscale_relocation_open_gone(database);
 	else if (!can)
-		look_later(database, CLOSED_MS);
+		pgscale_relocation_due(database, CLOSED_MS);
 	else if (pgscale_worker_database_locked(database))
 	{
-		look_later(database, WANTED_MS);
+		pgscale_relocation_due(database, WANTED_MS);
 		can = false;
 	}
 	return can;
@@ -199,7 +217,7 @@ free_abandoned(void)
 		if (!handles[i] || GetBackgroundWorkerPid(handles[i], &pid) != BGWH_STOPPED)
 			continue;
 		if (pgscale_relocation_slot_abandon(i))
-			look_later(databases[i], AGAIN_MS);
+			pgscale_relocation_due(databases[i], AGAIN_MS);
 		pfree(handles[i]);
 		handles[i] = NULL;
 	}
@@ -263,7 +281,7 @@ launch_due(void)
 		{
 			/* else it stays in that list, which has room for all */
 			if (due)
-				look_later(database, AGAIN_MS);
+				pgscale_relocation_due(database, AGAIN_MS);
 			break;
 		}
 		to_visit = list_delete_oid(to_visit, database);
@@ -271,20 +289,67 @@ launch_due(void)
 	return next;
 }
 
-bool
-pgscale_relocation_may_have_jobs(void)
+/*
+ * The files that workers write
+ */
+
+/* Returns whether there may be another segment; sets *grown if it has grown. */
+static bool
+flush_segment(FlushedFile *at, bool *grown)
 {
-	return !RecoveryInProgress() && (pgscale_relocation_is_any_due() || pgscale_relocation_is_any_open());
+	char		path[MAXPGPATH];
+	struct stat st;
+	int			fd;
+
+	pgscale_relation_file_path(path, at->locator, INVALID_PROC_NUMBER, MAIN_FORKNUM, at->segment);
+	fd = pgscale_relation_file_open(path);
+	if (fd < 0)
+		return false;
+	if (fstat(fd, &st) == 0 && st.st_size > at->done)
+	{
+		pg_flush_data(fd, at->done, st.st_size - at->done);
+		at->done = st.st_size;
+		*grown = true;
+	}
+	CloseTransientFile(fd);
+	if (at->done < PGSCALE_SEGMENT_BYTES)
+		return false;
+	at->segment++;
+	at->done = 0;
+	return true;
 }
 
-bool
-pgscale_relocation_launcher_wanted(void)
+/*
+ * A look at what grows; in how many milliseconds to look again, or -1 if nothing grows.
+ */
+static long
+launcher_flush(void)
 {
-	if (RecoveryInProgress())
-		return false;
-	if (pgscale_relocation_is_any_slot_taken())
-		return true;
-	return pgscale_relocation_workers > 0 && pgscale_relocation_may_have_jobs();
+	bool		any = false;
+	bool		grown = false;
+
+	if (!pgscale_kernel_may_begin_writes())
+		return -1;
+
+	for (int i = 0; i < PGSCALE_RELOCATION_SLOTS; i++)
+	{
+		FlushedFile *at = &flushed[i];
+		RelFileLocator locator;
+
+		if (!pgscale_relocation_growing(i, &locator))
+			continue;
+		any = true;
+		if (!RelFileLocatorEquals(locator, at->locator))
+		{
+			memset(at, 0, sizeof(*at));
+			at->locator = locator;
+		}
+		while (flush_segment(at, &grown))
+			;
+	}
+	if (!any)
+		return -1;
+	return grown ? GROWING_MS : WAITING_MS;
 }
 
 static void
@@ -312,7 +377,7 @@ relocation_launcher_main(int number)
 		wait = pgscale_relocation_workers_now(&jobs) > 0 ? WAY_MS : ROUND_MS;
 		if (next < wait)
 			wait = (long) next + 1;
-		flush = pgscale_relocation_flush();
+		flush = launcher_flush();
 		if (flush >= 0)
 			wait = Min(wait, flush);
 		pgscale_worker_wait(wait);

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * job_table.c
+ * relocation_jobs.c
  *	  The table of relocation jobs of this database: each step is committed before it
  *	  is made.
  *
@@ -58,9 +58,8 @@
 #include "base/pg_compat.h"
 #include "base/timer.h"
 #include "base/units.h"
-#include "relocation/job_table.h"
-#include "relocation/relocation.h"
-#include "relocation/relocation_state.h"
+#include "relocation/jobs/relocation_jobs.h"
+#include "relocation/jobs/relocation_state.h"
 
 static const char *const mode_words[] = {
 	[PGSCALE_RELOCATE_ONLINE] = "online",
@@ -329,15 +328,6 @@ pgscale_relocation_job_get(int64 id, PgscaleRelocationJob *job, char **state)
 	}
 	SPI_finish();
 	return found;
-}
-
-char *
-pgscale_relocation_job_state(int64 id)
-{
-	PgscaleRelocationJob job;
-	char	   *state;
-
-	return pgscale_relocation_job_get(id, &job, &state) ? state : NULL;
 }
 
 bool
