@@ -64,31 +64,13 @@ relocation_define_gucs(void)
 	pgscale_relocation_pace_define_gucs();
 }
 
-/* What holds back an online move of any database, if anything does. */
-static const char *
-relocation_held_back(void)
-{
-	for (int slot = 0; slot < PGSCALE_RELOCATION_SLOTS; slot++)
-	{
-		PgscaleRelocationProgress progress;
-		Oid			database;
-		int64		job;
-
-		if (pgscale_relocation_progress_of(slot, &database, &job, &progress) && progress.held_back_by[0] != '\0')
-			return psprintf(", job " INT64_FORMAT " waits: %s", job, progress.held_back_by);
-	}
-	return "";
-}
-
 static void
 relocation_health(PgscaleHealth *health)
 {
-	int			pid;
-	uint64		starts;
-	int64		last_round_ns;
-	bool		enabled;
-	bool		no_slot;
-	int			jobs;
+	PgscaleRelocationSlot slots[PGSCALE_RELOCATION_SLOTS];
+	PgscaleRelocationLauncherState launcher;
+	const char *held_back = "";
+	int			jobs = 0;
 
 	if (!pgscale_health_preloaded(health, "pgscale.relocation_workers", true))
 		return;
@@ -97,14 +79,20 @@ relocation_health(PgscaleHealth *health)
 	 * The launcher may know of a reload before this backend does.  Where
 	 * there is nothing to do it is not there, and that is right.
 	 */
-	pgscale_relocation_launcher_state(&pid, &starts, &last_round_ns, &enabled, &no_slot);
-	if (pid == 0)
-		enabled = pgscale_relocation_workers > 0;
-	if (enabled && (pid != 0 || !IsUnderPostmaster || pgscale_relocation_launcher_wanted()) &&
-		!pgscale_health_worker(health, &pgscale_relocation_module, pid, starts, last_round_ns, STALLED_MS))
+	launcher = pgscale_relocation_launcher_state();
+	if (launcher.pid == 0)
+		launcher.enabled = pgscale_relocation_workers > 0;
+	if (launcher.enabled && (launcher.pid != 0 || !IsUnderPostmaster || pgscale_relocation_launcher_wanted()) &&
+		!pgscale_health_worker(health, &pgscale_relocation_module, launcher.pid, launcher.starts, launcher.last_round_ns, STALLED_MS))
 		return;
-	(void) pgscale_relocation_workers_now(&jobs);
-	if (!enabled)
+	pgscale_relocation_slots(slots);
+	for (int i = PGSCALE_RELOCATION_SLOTS - 1; i >= 0; i--)
+	{
+		jobs += slots[i].job != 0;
+		if (slots[i].job != 0 && slots[i].progress.phase != PGSCALE_PHASE_NONE && slots[i].progress.held_back_by[0] != '\0')
+			held_back = psprintf(", job " INT64_FORMAT " waits: %s", slots[i].job, slots[i].progress.held_back_by);
+	}
+	if (!launcher.enabled)
 	{
 		health->state = PGSCALE_HEALTH_OFF;
 		health->reason = jobs > 0 ? "it is switched off; jobs that are under way go on" :
@@ -115,9 +103,9 @@ relocation_health(PgscaleHealth *health)
 	{
 		health->state = PGSCALE_HEALTH_WORKING;
 		health->reason = psprintf("%d of its workers %s at a job%s; see pgscale.relocation_jobs", jobs, jobs == 1 ? "is" : "are",
-								  relocation_held_back());
+								  held_back);
 	}
-	else if (no_slot)
+	else if (launcher.no_slot)
 	{
 		health->state = PGSCALE_HEALTH_BROKEN;
 		health->reason = "jobs are queued, but the server has no slot for another background worker";

@@ -746,13 +746,6 @@ pgscale_relocation_cancel(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(true);
 }
 
-static bool
-has_ended(const char *state)
-{
-	return strcmp(state, PGSCALE_JOB_DONE) == 0 || strcmp(state, PGSCALE_JOB_FAILED) == 0 ||
-		strcmp(state, PGSCALE_JOB_CANCELLED) == 0 || strcmp(state, PGSCALE_JOB_LOST) == 0;
-}
-
 /* pgscale.relocation_undo(job): the job that moves it back. */
 Datum
 pgscale_relocation_undo(PG_FUNCTION_ARGS)
@@ -769,7 +762,7 @@ pgscale_relocation_undo(PG_FUNCTION_ARGS)
 	back.is_table = job.is_table;
 	back.mode = job.mode;
 	back.relation = pgscale_relocation_moved(&job);
-	if (!has_ended(state))
+	if (!pgscale_relocation_job_has_ended(state))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("relocation job " INT64_FORMAT " has not ended: it is %s", id, state),
@@ -840,7 +833,7 @@ pgscale_relocation_wait(PG_FUNCTION_ARGS)
 	{
 		if (!pgscale_relocation_job_get(id, &job, &state))
 			raise_no_job(id);
-		if (has_ended(state) || pgscale_timer_clock() >= give_up)
+		if (pgscale_relocation_job_has_ended(state) || pgscale_timer_clock() >= give_up)
 			break;
 		SPI_commit();			/* lets go of the snapshot */
 		pgscale_timer_pause(LOOK_MS);

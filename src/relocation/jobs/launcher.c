@@ -186,12 +186,12 @@ static void
 make_way(void)
 {
 	const int64 now = pgscale_timer_clock();
+	PgscaleRelocationSlot slots[PGSCALE_RELOCATION_SLOTS];
 
+	pgscale_relocation_slots(slots);
 	for (int i = 0; i < PGSCALE_RELOCATION_SLOTS; i++)
 	{
-		Oid			database = pgscale_relocation_worker_in(i);
-
-		if (!OidIsValid(database) || !pgscale_worker_database_locked(database))
+		if (slots[i].pid == 0 || !pgscale_worker_database_locked(slots[i].database))
 		{
 			asked_way_at[i] = 0;
 			continue;
@@ -249,14 +249,25 @@ launcher_launch(Oid database)
 	return false;
 }
 
+static int
+launcher_workers(void)
+{
+	PgscaleRelocationSlot slots[PGSCALE_RELOCATION_SLOTS];
+	int			workers = 0;
+
+	pgscale_relocation_slots(slots);
+	for (int i = 0; i < PGSCALE_RELOCATION_SLOTS; i++)
+		workers += OidIsValid(slots[i].database);
+	return workers;
+}
+
 /* Returns in how many milliseconds there is something to do next. */
 static int64
 launch_due(void)
 {
 	int64		next = PG_INT64_MAX;
-	int			jobs;
 
-	while (pgscale_relocation_workers_now(&jobs) < pgscale_relocation_workers)
+	while (launcher_workers() < pgscale_relocation_workers)
 	{
 		Oid			database;
 		bool		all;
@@ -267,7 +278,7 @@ launch_due(void)
 			list_databases();
 		if (!due)
 		{
-			if (to_visit == NIL && next == PG_INT64_MAX && pgscale_relocation_workers_now(&jobs) == 0 &&
+			if (to_visit == NIL && next == PG_INT64_MAX && launcher_workers() == 0 &&
 				pgscale_timer_clock() - listed_ns >= ROUND_MS * NS_PER_MS)
 			{
 				pgscale_relocation_open_looked();
@@ -325,24 +336,25 @@ flush_segment(FlushedFile *at, bool *grown)
 static long
 launcher_flush(void)
 {
+	PgscaleRelocationSlot slots[PGSCALE_RELOCATION_SLOTS];
 	bool		any = false;
 	bool		grown = false;
 
 	if (!pgscale_kernel_may_begin_writes())
 		return -1;
 
+	pgscale_relocation_slots(slots);
 	for (int i = 0; i < PGSCALE_RELOCATION_SLOTS; i++)
 	{
 		FlushedFile *at = &flushed[i];
-		RelFileLocator locator;
 
-		if (!pgscale_relocation_growing(i, &locator))
+		if (slots[i].grows.relNumber == 0)
 			continue;
 		any = true;
-		if (!RelFileLocatorEquals(locator, at->locator))
+		if (!RelFileLocatorEquals(slots[i].grows, at->locator))
 		{
 			memset(at, 0, sizeof(*at));
-			at->locator = locator;
+			at->locator = slots[i].grows;
 		}
 		while (flush_segment(at, &grown))
 			;
@@ -365,7 +377,6 @@ relocation_launcher_main(int number)
 		int64		next;
 		long		wait;
 		long		flush;
-		int			jobs;
 
 		(void) pgscale_worker_interrupts();
 		free_abandoned();
@@ -374,7 +385,7 @@ relocation_launcher_main(int number)
 			proc_exit(0);
 		next = pgscale_relocation_workers > 0 ? launch_due() : PG_INT64_MAX;
 		make_way();
-		wait = pgscale_relocation_workers_now(&jobs) > 0 ? WAY_MS : ROUND_MS;
+		wait = launcher_workers() > 0 ? WAY_MS : ROUND_MS;
 		if (next < wait)
 			wait = (long) next + 1;
 		flush = launcher_flush();

@@ -79,6 +79,13 @@ pgscale_relocation_mode_named(const char *word, PgscaleRelocationMode *mode)
 	return false;
 }
 
+bool
+pgscale_relocation_job_has_ended(const char *state)
+{
+	return strcmp(state, PGSCALE_JOB_DONE) == 0 || strcmp(state, PGSCALE_JOB_FAILED) == 0 ||
+		strcmp(state, PGSCALE_JOB_CANCELLED) == 0 || strcmp(state, PGSCALE_JOB_LOST) == 0;
+}
+
 static const PgscaleExtensionTable jobs = {"relocation_job", "relocation jobs"};
 
 static uint64
@@ -368,6 +375,7 @@ static void
 put_back_orphans(void)
 {
 	PgscaleParameters here = {0};
+	PgscaleRelocationSlot slots[PGSCALE_RELOCATION_SLOTS];
 	uint64		rows;
 	int64	   *orphans;
 	int			n = 0;
@@ -376,12 +384,15 @@ put_back_orphans(void)
 	rows = job_table_execute("SELECT job FROM pgscale_internal.relocation_job WHERE finished_at IS NULL"
 							 " AND state IN ('running', 'verifying') AND" HERE, &here, false);
 	orphans = palloc((rows + 1) * sizeof(int64));
+	pgscale_relocation_slots(slots);
 	for (uint64 i = 0; i < rows; i++)
 	{
-		int64		job = pgscale_table_bigint(i, 1);
+		bool		at_work = false;
 
-		if (!pgscale_relocation_is_at_work(MyDatabaseId, job))
-			orphans[n++] = job;
+		orphans[n] = pgscale_table_bigint(i, 1);
+		for (int slot = 0; slot < PGSCALE_RELOCATION_SLOTS; slot++)
+			at_work |= slots[slot].database == MyDatabaseId && slots[slot].job == orphans[n];
+		n += !at_work;
 	}
 	for (int i = 0; i < n; i++)
 	{
@@ -425,15 +436,17 @@ static bool
 find_between(const char *statement, TimestampTz from, TimestampTz until)
 {
 	PgscaleParameters parameters = {0};
-	Oid			heaps[PGSCALE_RELOCATION_SLOTS];
-	Datum		values[PGSCALE_RELOCATION_SLOTS];
-	const int	n = pgscale_relocation_heaps_at_work(MyDatabaseId, heaps);
+	PgscaleRelocationSlot slots[PGSCALE_RELOCATION_SLOTS];
+	Datum		heaps[PGSCALE_RELOCATION_SLOTS];
+	int			n = 0;
 
-	for (int i = 0; i < n; i++)
-		values[i] = ObjectIdGetDatum(heaps[i]);
+	pgscale_relocation_slots(slots);
+	for (int i = 0; i < PGSCALE_RELOCATION_SLOTS; i++)
+		if (slots[i].database == MyDatabaseId && slots[i].job != 0)
+			heaps[n++] = ObjectIdGetDatum(slots[i].heap);
 	pgscale_table_add_here(&parameters);
 	pgscale_table_add(&parameters, OIDARRAYOID,
-					  PointerGetDatum(construct_array(values, n, OIDOID, sizeof(Oid), true, TYPALIGN_INT)));
+					  PointerGetDatum(construct_array(heaps, n, OIDOID, sizeof(Oid), true, TYPALIGN_INT)));
 	pgscale_table_add(&parameters, TIMESTAMPTZOID, TimestampTzGetDatum(from));
 	pgscale_table_add(&parameters, TIMESTAMPTZOID, TimestampTzGetDatum(until));
 	if (job_table_execute(statement, &parameters, false) == 1)

@@ -157,6 +157,9 @@ extern void pgscale_relocation_job_made_index(const PgscaleRelocationJob *job);
  */
 extern void pgscale_relocation_job_has_files(const PgscaleRelocationJob *job);
 
+/* Is that the state of a job that has ended? */
+extern bool pgscale_relocation_job_has_ended(const char *state);
+
 /* False if there is no such word. */
 extern bool pgscale_relocation_mode_named(const char *word, PgscaleRelocationMode *mode);
 

@@ -47,20 +47,6 @@ PG_FUNCTION_INFO_V1(pgscale_relocation_progress);
 /* When to look again after a worker that ended without a word. */
 #define AGAIN_MS		5000
 
-typedef struct Slot
-{
-	Oid			database;		/* InvalidOid: free */
-	int			pid;			/* 0: the worker has not begun yet */
-	int64		job;			/* 0: none */
-	Oid			heap;			/* the job's table */
-	RelFileLocator grows;		/* relNumber 0: nothing */
-	PgscaleRelocationProgress progress;
-	bool		cancelled;
-	bool		in_the_way;		/* of a command that needs the database
-								 * exclusively */
-	bool		left;			/* in order */
-} Slot;
-
 typedef struct Due
 {
 	Oid			database;		/* InvalidOid: none */
@@ -72,18 +58,14 @@ typedef struct RelocationShared
 {
 	LWLock	   *lock;
 	Latch	   *launcher;		/* NULL while there is none */
-	int			launcher_pid;
-	uint64		starts;
-	int64		last_round_ns;
-	bool		enabled;		/* does it start jobs? */
-	bool		no_slot;		/* the server had no place for a worker */
+	PgscaleRelocationLauncherState state;	/* of the launcher */
 	bool		all;			/* there was no room in due[] */
 	Due			due[DUE_MAX];
-	Slot		slots[PGSCALE_RELOCATION_SLOTS];
+	PgscaleRelocationSlot slots[PGSCALE_RELOCATION_SLOTS];
 } RelocationShared;
 
 static RelocationShared *shared = NULL;
-static Slot *my_slot = NULL;
+static PgscaleRelocationSlot *my_slot = NULL;
 
 void
 pgscale_relocation_share_request(void)
@@ -112,7 +94,7 @@ launcher_ended(int code, Datum arg)
 {
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
 	shared->launcher = NULL;
-	shared->launcher_pid = 0;
+	shared->state.pid = 0;
 	LWLockRelease(shared->lock);
 }
 
@@ -122,8 +104,8 @@ pgscale_relocation_launcher_started(void)
 	before_shmem_exit(launcher_ended, (Datum) 0);
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
 	shared->launcher = MyLatch;
-	shared->launcher_pid = MyProcPid;
-	shared->starts++;
+	shared->state.pid = MyProcPid;
+	shared->state.starts++;
 	shared->all = true;
 	/* the worker that was to have them was never started */
 	for (int i = 0; i < PGSCALE_RELOCATION_SLOTS; i++)
@@ -136,39 +118,29 @@ void
 pgscale_relocation_launcher_alive(bool enabled, bool no_slot)
 {
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-	shared->last_round_ns = pgscale_timer_clock();
-	shared->enabled = enabled;
-	shared->no_slot = no_slot;
+	shared->state.last_round_ns = pgscale_timer_clock();
+	shared->state.enabled = enabled;
+	shared->state.no_slot = no_slot;
 	LWLockRelease(shared->lock);
+}
+
+PgscaleRelocationLauncherState
+pgscale_relocation_launcher_state(void)
+{
+	PgscaleRelocationLauncherState state;
+
+	LWLockAcquire(shared->lock, LW_SHARED);
+	state = shared->state;
+	LWLockRelease(shared->lock);
+	return state;
 }
 
 void
-pgscale_relocation_launcher_state(int *pid, uint64 *starts, int64 *last_round_ns,
-								  bool *enabled, bool *no_slot)
+pgscale_relocation_slots(PgscaleRelocationSlot *slots)
 {
 	LWLockAcquire(shared->lock, LW_SHARED);
-	*pid = shared->launcher_pid;
-	*starts = shared->starts;
-	*last_round_ns = shared->last_round_ns;
-	*enabled = shared->enabled;
-	*no_slot = shared->no_slot;
+	memcpy(slots, shared->slots, sizeof(shared->slots));
 	LWLockRelease(shared->lock);
-}
-
-int
-pgscale_relocation_workers_now(int *jobs)
-{
-	int			workers = 0;
-
-	*jobs = 0;
-	LWLockAcquire(shared->lock, LW_SHARED);
-	for (int i = 0; i < PGSCALE_RELOCATION_SLOTS; i++)
-	{
-		workers += OidIsValid(shared->slots[i].database);
-		*jobs += shared->slots[i].job != 0;
-	}
-	LWLockRelease(shared->lock);
-	return workers;
 }
 
 bool
@@ -278,7 +250,7 @@ pgscale_relocation_slot_take(Oid database)
 			break;
 	if (slot >= 0)
 	{
-		memset(&shared->slots[slot], 0, sizeof(Slot));
+		memset(&shared->slots[slot], 0, sizeof(PgscaleRelocationSlot));
 		shared->slots[slot].database = database;
 	}
 	LWLockRelease(shared->lock);
@@ -304,7 +276,7 @@ worker_ended(int code, Datum arg)
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
 	if (!my_slot->left)
 		add_due(my_slot->database, AGAIN_MS);
-	memset(my_slot, 0, sizeof(Slot));
+	memset(my_slot, 0, sizeof(PgscaleRelocationSlot));
 	release_and_wake();
 }
 
@@ -347,15 +319,6 @@ pgscale_relocation_grows(RelFileLocator locator)
 	release_and_wake();
 }
 
-bool
-pgscale_relocation_growing(int slot, RelFileLocator *locator)
-{
-	LWLockAcquire(shared->lock, LW_SHARED);
-	*locator = shared->slots[slot].grows;
-	LWLockRelease(shared->lock);
-	return locator->relNumber != 0;
-}
-
 void
 pgscale_relocation_show_progress(const PgscaleRelocationProgress *progress)
 {
@@ -365,36 +328,9 @@ pgscale_relocation_show_progress(const PgscaleRelocationProgress *progress)
 }
 
 bool
-pgscale_relocation_progress_of(int slot, Oid *database, int64 *job, PgscaleRelocationProgress *progress)
-{
-	const Slot *of;
-
-	if (!shared)
-		return false;
-	LWLockAcquire(shared->lock, LW_SHARED);
-	of = &shared->slots[slot];
-	*database = of->database;
-	*job = of->job;
-	*progress = of->progress;
-	LWLockRelease(shared->lock);
-	return OidIsValid(*database) && *job != 0 && progress->phase != PGSCALE_PHASE_NONE;
-}
-
-bool
 pgscale_relocation_cancelled(void)
 {
 	return my_slot->cancelled;
-}
-
-Oid
-pgscale_relocation_worker_in(int slot)
-{
-	Oid			database;
-
-	LWLockAcquire(shared->lock, LW_SHARED);
-	database = shared->slots[slot].pid != 0 ? shared->slots[slot].database : InvalidOid;
-	LWLockRelease(shared->lock);
-	return database;
 }
 
 void
@@ -424,59 +360,26 @@ pgscale_relocation_leave(void)
 	LWLockRelease(shared->lock);
 }
 
-/* The lock must be held. */
-static Slot *
-find_job(Oid database, int64 job)
-{
-	for (int i = 0; i < PGSCALE_RELOCATION_SLOTS; i++)
-	{
-		Slot	   *slot = &shared->slots[i];
-
-		if (slot->database == database && slot->job == job && slot->pid != 0)
-			return slot;
-	}
-	return NULL;
-}
-
-bool
-pgscale_relocation_is_at_work(Oid database, int64 job)
-{
-	bool		found;
-
-	LWLockAcquire(shared->lock, LW_SHARED);
-	found = find_job(database, job) != NULL;
-	LWLockRelease(shared->lock);
-	return found;
-}
-
-int
-pgscale_relocation_heaps_at_work(Oid database, Oid *heaps)
-{
-	int			n = 0;
-
-	LWLockAcquire(shared->lock, LW_SHARED);
-	for (int i = 0; i < PGSCALE_RELOCATION_SLOTS; i++)
-		if (shared->slots[i].database == database && shared->slots[i].job != 0)
-			heaps[n++] = shared->slots[i].heap;
-	LWLockRelease(shared->lock);
-	return n;
-}
-
 bool
 pgscale_relocation_interrupt(Oid database, int64 job)
 {
-	Slot	   *slot;
+	bool		found = false;
 
 	/* It cannot end meanwhile: that takes the lock. */
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-	slot = find_job(database, job);
-	if (slot)
+	for (int i = 0; i < PGSCALE_RELOCATION_SLOTS && !found; i++)
 	{
-		slot->cancelled = true;
-		(void) kill(slot->pid, SIGINT);
+		PgscaleRelocationSlot *slot = &shared->slots[i];
+
+		found = slot->database == database && slot->job == job && slot->pid != 0;
+		if (found)
+		{
+			slot->cancelled = true;
+			(void) kill(slot->pid, SIGINT);
+		}
 	}
 	LWLockRelease(shared->lock);
-	return slot != NULL;
+	return found;
 }
 
 static const char *const phase_words[] = {
@@ -503,32 +406,33 @@ Datum
 pgscale_relocation_progress(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	PgscaleRelocationSlot slots[PGSCALE_RELOCATION_SLOTS] = {0};
 
 	InitMaterializedSRF(fcinfo, 0);
-	for (int slot = 0; slot < PGSCALE_RELOCATION_SLOTS; slot++)
+	if (shared)
+		pgscale_relocation_slots(slots);
+	for (int i = 0; i < PGSCALE_RELOCATION_SLOTS; i++)
 	{
-		PgscaleRelocationProgress progress;
-		Oid			database;
-		int64		job;
+		const PgscaleRelocationProgress *progress = &slots[i].progress;
 		Datum		values[9] = {0};
 		bool		nulls[9] = {false};
 
-		if (!pgscale_relocation_progress_of(slot, &database, &job, &progress) || database != MyDatabaseId)
+		if (slots[i].database != MyDatabaseId || slots[i].job == 0 || progress->phase == PGSCALE_PHASE_NONE)
 			continue;
-		values[0] = Int64GetDatum(job);
-		values[1] = CStringGetTextDatum(phase_words[progress.phase]);
-		values[2] = Float8GetDatum(progress.total_bytes > 0 ?
-								   Min((double) progress.counts.copied_bytes / progress.total_bytes, 1) : 1);
-		values[3] = Int64GetDatum(progress.counts.copied_bytes);
-		values[4] = Int64GetDatum(progress.counts.recopied_blocks);
-		values[5] = Int64GetDatum(progress.counts.wal_read_bytes);
-		values[6] = Int64GetDatum(progress.counts.lock_tries);
-		nulls[7] = progress.phase != PGSCALE_PHASE_COPYING || progress.counts.copied_bytes == 0;
+		values[0] = Int64GetDatum(slots[i].job);
+		values[1] = CStringGetTextDatum(phase_words[progress->phase]);
+		values[2] = Float8GetDatum(progress->total_bytes > 0 ?
+								   Min((double) progress->counts.copied_bytes / progress->total_bytes, 1) : 1);
+		values[3] = Int64GetDatum(progress->counts.copied_bytes);
+		values[4] = Int64GetDatum(progress->counts.recopied_blocks);
+		values[5] = Int64GetDatum(progress->counts.wal_read_bytes);
+		values[6] = Int64GetDatum(progress->counts.lock_tries);
+		nulls[7] = progress->phase != PGSCALE_PHASE_COPYING || progress->counts.copied_bytes == 0;
 		if (!nulls[7])
-			values[7] = Float8GetDatum(seconds_left(&progress));
-		nulls[8] = progress.held_back_by[0] == '\0';
+			values[7] = Float8GetDatum(seconds_left(progress));
+		nulls[8] = progress->held_back_by[0] == '\0';
 		if (!nulls[8])
-			values[8] = CStringGetTextDatum(progress.held_back_by);
+			values[8] = CStringGetTextDatum(progress->held_back_by);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	}
 	return (Datum) 0;

@@ -24,14 +24,19 @@
 extern void pgscale_relocation_share_request(void);
 extern void pgscale_relocation_share_startup(void);
 
-/*
- * The launcher's own account: whether it starts jobs, and whether the server had
- * no place for a worker.
- */
+/* The launcher's own account. */
+typedef struct PgscaleRelocationLauncherState
+{
+	int			pid;			/* 0: there is none */
+	uint64		starts;
+	int64		last_round_ns;
+	bool		enabled;		/* does it start jobs? */
+	bool		no_slot;		/* the server had no place for a worker */
+} PgscaleRelocationLauncherState;
+
 extern void pgscale_relocation_launcher_started(void);
 extern void pgscale_relocation_launcher_alive(bool enabled, bool no_slot);
-extern void pgscale_relocation_launcher_state(int *pid, uint64 *starts, int64 *last_round_ns,
-											  bool *enabled, bool *no_slot);
+extern PgscaleRelocationLauncherState pgscale_relocation_launcher_state(void);
 
 /*
  * Is there anything that the launcher is for?  And may there be jobs that have not ended, in any database?  Neither takes a lock,
@@ -39,9 +44,6 @@ extern void pgscale_relocation_launcher_state(int *pid, uint64 *starts, int64 *l
  */
 extern bool pgscale_relocation_launcher_wanted(void);
 extern bool pgscale_relocation_may_have_jobs(void);
-
-/* How many slots are taken; *jobs of them by workers that are at a job. */
-extern int	pgscale_relocation_workers_now(int *jobs);
 
 /*
  * Announces work in this database in that many milliseconds.  In a transaction of a
@@ -74,9 +76,6 @@ extern void pgscale_relocation_at_work(int64 job, Oid heap);
 /* In a worker: it is about to write these files, until its job ends. */
 extern void pgscale_relocation_grows(RelFileLocator locator);
 
-/* What the worker of that slot writes; false if nothing. */
-extern bool pgscale_relocation_growing(int slot, RelFileLocator *locator);
-
 /* The phase of an online move; relocation_state.c has the words. */
 typedef enum PgscaleRelocationPhase
 {
@@ -100,18 +99,10 @@ typedef struct PgscaleRelocationProgress
 /* In a worker: shows it, until its job ends. */
 extern void pgscale_relocation_show_progress(const PgscaleRelocationProgress *progress);
 
-/* Of the worker of that slot; false if there is none that moves online. */
-extern bool pgscale_relocation_progress_of(int slot, Oid *database, int64 *job, PgscaleRelocationProgress *progress);
-
 /* In a worker: is this job to be ended? */
 extern bool pgscale_relocation_cancelled(void);
 
-/*
- * In the launcher: the database that the worker of that slot is in, InvalidOid if
- * there is none; and asks it to leave that: at once after it has cleaned up, or at
- * once.
- */
-extern Oid	pgscale_relocation_worker_in(int slot);
+/* In the launcher: asks the worker of that slot to leave its database: at once after it has cleaned up, or at once. */
 extern void pgscale_relocation_ask_way(int slot, bool at_once);
 
 /* In a worker: does a command need the database exclusively? */
@@ -120,11 +111,23 @@ extern bool pgscale_relocation_in_the_way(void);
 /* In a worker: it ends, and all is said. */
 extern void pgscale_relocation_leave(void);
 
-/* Is a worker at that job? */
-extern bool pgscale_relocation_is_at_work(Oid database, int64 job);
+/* What a worker is at.  After its end the slot is free. */
+typedef struct PgscaleRelocationSlot
+{
+	Oid			database;		/* InvalidOid: free */
+	int			pid;			/* 0: the worker has not begun yet */
+	int64		job;			/* 0: none */
+	Oid			heap;			/* the job's table */
+	RelFileLocator grows;		/* what it writes; relNumber 0: nothing */
+	PgscaleRelocationProgress progress; /* of an online move */
+	bool		cancelled;
+	bool		in_the_way;		/* of a command that needs the database
+								 * exclusively */
+	bool		left;			/* in order */
+} PgscaleRelocationSlot;
 
-/* The tables of the jobs that workers in this database are at; there is room for PGSCALE_RELOCATION_SLOTS.  Returns their number. */
-extern int	pgscale_relocation_heaps_at_work(Oid database, Oid *heaps);
+/* In any process: copies all slots, PGSCALE_RELOCATION_SLOTS, as they are at one moment. */
+extern void pgscale_relocation_slots(PgscaleRelocationSlot *slots);
 
 /* Has the worker that is at that job end it; false if there is none. */
 extern bool pgscale_relocation_interrupt(Oid database, int64 job);

@@ -4,7 +4,7 @@
  *	  A process that works off the relocation jobs of one database, one after
  *	  the other, and ends when there is none left for it.
  *
- * An attempt is a walk through these steps (attempt_next); each is one or more
+ * An attempt is a walk through these steps (attempt_walk); each is one or more
  * transactions, and none depends on the memory of this process: were it killed
  * between any two of them, the next worker would go on from the job's row and
  * from the catalogs.
@@ -194,36 +194,24 @@ take_error(PgscaleRelocationJob *job, ErrorData *data, PgscaleRelocationJobWord 
 			 data->detail ? errdetail_internal("%s", data->detail) : 0));
 }
 
-/* As this file's header has them. */
-typedef enum AttemptStep
-{
-	ATTEMPT_CLEAN_UP,
-	ATTEMPT_CHECK,
-	ATTEMPT_LOOK,
-	ATTEMPT_BEGIN,
-	ATTEMPT_MOVE,
-	ATTEMPT_SETTLE,
-	ATTEMPT_VERIFY,
-	ATTEMPT_SUGGEST,
-	ATTEMPT_OVER
-} AttemptStep;
-
 /* What is to be written into the job's row. */
 typedef struct AttemptEnd
 {
 	const char *state;
-	bool		for_good;
-	int64		delay_ms;		/* else: until the next look at it */
 	PgscaleRelocationJobWord word;
+	int64		delay_ms;		/* if it has not ended for good: until the
+								 * next look at it */
 } AttemptEnd;
 
 typedef struct Attempt
 {
 	PgscaleRelocationJob *job;
-	AttemptStep step;			/* the last one that was taken */
+	void		(*step) (struct Attempt *attempt);	/* the last one that was
+													 * taken */
 	bool		ok;				/* whether that went well */
 	bool		to_end;			/* whether the job then was to be left to
 								 * another worker */
+	bool		tried;			/* to move it, in this attempt */
 	PgscaleRelocationJobWord error; /* what the last step that did not go well
 									 * has raised */
 	char	   *obstacle;		/* what to wait for; NULL: nothing */
@@ -247,7 +235,7 @@ attempt_write_down(Attempt *attempt)
 	const AttemptEnd *end = &attempt->end;
 
 	set_lock_timeout(WORD_MS);
-	if (end->for_good)
+	if (pgscale_relocation_job_has_ended(end->state))
 		pgscale_relocation_job_end(attempt->job, end->state, &end->word);
 	else
 		pgscale_relocation_job_put_back(attempt->job, end->state, end->delay_ms, &end->word);
@@ -352,7 +340,7 @@ attempt_settle(Attempt *attempt)
 
 	set_lock_timeout(0);		/* that of a move */
 	attempt->moved = pgscale_relocation_move_settle(attempt->job);
-	if (attempt->step == ATTEMPT_SETTLE && !attempt->moved && job->mode == PGSCALE_RELOCATE_REBUILD)
+	if (attempt->tried && !attempt->moved && job->mode == PGSCALE_RELOCATE_REBUILD)
 	{
 		StartTransactionCommand();
 		attempt->may_move_online = pgscale_relocation_tablespace_of(job->relation) != InvalidOid && pgscale_relocation_check_online(job->relation, DEBUG5);
@@ -401,6 +389,7 @@ attempt_look(Attempt *attempt)
 static void
 attempt_begin(Attempt *attempt)
 {
+	attempt->tried = true;
 	pgscale_relocation_job_begin_attempt(attempt->job);
 }
 
@@ -432,74 +421,45 @@ attempt_suggest(Attempt *attempt)
 	attempt_commit();
 }
 
-/* Each step, what follows it, and what does if it has raised an error; as AttemptStep has them. */
-static const struct
-{
-	void		(*action) (Attempt *attempt);
-	AttemptStep next;
-	AttemptStep if_error;
-}			attempt_steps[] = {
-	{attempt_settle, ATTEMPT_CHECK, ATTEMPT_OVER},
-	{attempt_check, ATTEMPT_LOOK, ATTEMPT_OVER},
-	{attempt_look, ATTEMPT_BEGIN, ATTEMPT_OVER},
-	{attempt_begin, ATTEMPT_MOVE, ATTEMPT_SETTLE},
-	{attempt_move, ATTEMPT_SETTLE, ATTEMPT_SETTLE},
-	{attempt_settle, ATTEMPT_OVER, ATTEMPT_OVER},
-	{attempt_verify, ATTEMPT_SUGGEST, ATTEMPT_OVER},
-	{attempt_suggest, ATTEMPT_OVER, ATTEMPT_OVER},
-};
-
-StaticAssertDecl(lengthof(attempt_steps) == ATTEMPT_OVER, "a line for each step");
-
-static bool
-attempt_settles(const Attempt *attempt)
-{
-	return attempt_steps[attempt->step].action == attempt_settle;
-}
-
 static bool
 attempt_crashed_often(const Attempt *attempt)
 {
 	return attempt->job->crashes >= MAX_CRASHES;
 }
 
-/* The step after the last one: that of the table, unless it is over by what was found. */
-static AttemptStep
-attempt_next(const Attempt *attempt)
+/* Takes a step.  Returns false if it has raised an error. */
+static bool
+attempt_takes(Attempt *attempt, void (*step) (Attempt *attempt))
 {
-	if (!attempt->ok)
-		return attempt_steps[attempt->step].if_error;
-	if (attempt_settles(attempt) && attempt->moved)
-		return attempt_crashed_often(attempt) || attempt->to_end ? ATTEMPT_OVER : ATTEMPT_VERIFY;
-	if (attempt->step == ATTEMPT_CLEAN_UP && (attempt_crashed_often(attempt) || attempt->job->cancel))
-		return ATTEMPT_OVER;
-	if (attempt->obstacle)
-		return ATTEMPT_OVER;
-	return attempt_steps[attempt->step].next;
+	attempt->step = step;
+	attempt->ok = attempt_try(step, attempt, &attempt->error);
+	attempt->to_end = told_to_end();
+	/* a request to end it is also one for the next worker */
+	if (pgscale_relocation_cancelled() || (!attempt->ok && attempt->error.sqlstate == ERRCODE_QUERY_CANCELED))
+		attempt->job->cancel = true;
+	/* if it has moved, an error of the move does not matter */
+	if (attempt->ok && attempt->moved)
+		memset(&attempt->error, 0, sizeof(attempt->error));
+	return attempt->ok;
 }
 
-static AttemptEnd
-ends_for_good(const char *state, PgscaleRelocationJobWord word)
+/* Walks through the steps, until one ends the attempt by an error or by what it has found. */
+static void
+attempt_walk(Attempt *attempt)
 {
-	const AttemptEnd end = {.state = state,.for_good = true,.word = word};
-
-	return end;
-}
-
-static AttemptEnd
-ends_for_now(const char *state, int64 delay_ms, PgscaleRelocationJobWord word)
-{
-	const AttemptEnd end = {.state = state,.delay_ms = delay_ms,.word = word};
-
-	return end;
-}
-
-static PgscaleRelocationJobWord
-job_word(int sqlstate, const char *message)
-{
-	const PgscaleRelocationJobWord word = {.sqlstate = sqlstate,.message = message};
-
-	return word;
+	if (!attempt_takes(attempt, attempt_settle))
+		return;
+	if (!attempt->moved)
+	{
+		if (attempt_crashed_often(attempt) || attempt->job->cancel ||
+			!attempt_takes(attempt, attempt_check) || !attempt_takes(attempt, attempt_look) || attempt->obstacle)
+			return;
+		(void) (attempt_takes(attempt, attempt_begin) && attempt_takes(attempt, attempt_move));
+		if (!attempt_takes(attempt, attempt_settle) || !attempt->moved)
+			return;
+	}
+	if (!attempt_crashed_often(attempt) && !attempt->to_end)
+		(void) (attempt_takes(attempt, attempt_verify) && attempt_takes(attempt, attempt_suggest));
 }
 
 /* Of a move whose verification was cancelled, or has found something wrong. */
@@ -518,10 +478,15 @@ unverified_word(PgscaleRelocationJobWord error)
 static PgscaleRelocationJobWord
 done_word(const Attempt *attempt)
 {
-	if (!attempt->unverified)
-		return job_word(0, attempt->suggestion);
-	return job_word(0, psprintf("its contents were not verified: %s%s%s", attempt->unverified,
-								attempt->suggestion ? "; " : "", attempt->suggestion ? attempt->suggestion : ""));
+	const char *message = attempt->suggestion;
+
+	if (attempt->unverified)
+		message = psprintf("its contents were not verified: %s%s%s", attempt->unverified,
+						   attempt->suggestion ? "; " : "", attempt->suggestion ? attempt->suggestion : "");
+	return (PgscaleRelocationJobWord)
+	{
+		.message = message
+	};
 }
 
 /* Why it has not moved: no error need have come up. */
@@ -530,9 +495,15 @@ unmoved_word(const Attempt *attempt)
 {
 	if (attempt->error.message)
 		return attempt->error;
-	if (attempt->step == ATTEMPT_SETTLE)
-		return job_word(0, "the move was made, but the relation was dropped or changed afterwards");
-	return job_word(ERRCODE_QUERY_CANCELED, "cancelled");
+	if (attempt->tried)
+		return (PgscaleRelocationJobWord)
+	{
+		.message = "the move was made, but the relation was dropped or changed afterwards"
+	};
+	return (PgscaleRelocationJobWord)
+	{
+		.sqlstate = ERRCODE_QUERY_CANCELED,.message = "cancelled"
+	};
 }
 
 /* Of a rebuild that failed while it was made: an online move may do, such as of an index whose expression raises an error. */
@@ -550,23 +521,6 @@ failed_word(const Attempt *attempt)
 	return word;
 }
 
-/*
- * Each of them may come from any step, and may be over by the next attempt.  An attempt uses nothing of the one before: it begins with
- * the clean-up, and the job's row.
- */
-static bool
-may_try_again(int sqlstate)
-{
-	return sqlstate == ERRCODE_T_R_DEADLOCK_DETECTED || sqlstate == ERRCODE_LOCK_NOT_AVAILABLE ||
-		sqlstate == ERRCODE_T_R_SERIALIZATION_FAILURE;
-}
-
-static int64
-retry_delay(const PgscaleRelocationJob *job)
-{
-	return Min((int64) RETRY_MS << Min(job->attempts - 1, 16), RETRY_MAX_MS);
-}
-
 /* Its end follows from the arguments only. */
 static AttemptEnd
 attempt_end(const Attempt *attempt)
@@ -574,55 +528,75 @@ attempt_end(const Attempt *attempt)
 	const PgscaleRelocationJob *job = attempt->job;
 	const PgscaleRelocationJobWord error = attempt->error;
 	const bool	was_cancelled = error.sqlstate == ERRCODE_QUERY_CANCELED;
+	PgscaleRelocationJobWord word = {0};
 
-	if (!attempt->ok && attempt_settles(attempt))
-		return ends_for_now(PGSCALE_JOB_QUEUED, attempt->to_end || was_cancelled ? 0 : CLEAN_MS, error);
+	if (!attempt->ok && attempt->step == attempt_settle)
+		return (AttemptEnd)
+	{
+		PGSCALE_JOB_QUEUED, error, attempt->to_end || was_cancelled ? 0 : CLEAN_MS
+	};
 
-	if (attempt->moved && attempt_crashed_often(attempt))
-		return ends_for_good(PGSCALE_JOB_LOST,
-							 job_word(ERRCODE_CRASH_SHUTDOWN,
-									  "it has moved, but was not verified, because attempts ended in a crash of the server"));
-	if (attempt->moved && attempt->step == ATTEMPT_SUGGEST)
-		return ends_for_good(PGSCALE_JOB_DONE, done_word(attempt));
+	if (attempt_crashed_often(attempt) && (attempt->moved || !job->cancel))
+	{
+		word.sqlstate = ERRCODE_CRASH_SHUTDOWN;
+		word.message = attempt->moved ? "it has moved, but was not verified, because attempts ended in a crash of the server" :
+			psprintf("%d attempts ended in a crash of the server, so it is not tried again", job->crashes);
+		return (AttemptEnd)
+		{
+			PGSCALE_JOB_LOST, word
+		};
+	}
+	if (attempt->moved && attempt->step == attempt_suggest)
+		return (AttemptEnd)
+	{
+		PGSCALE_JOB_DONE, done_word(attempt)
+	};
 	if (attempt->moved && attempt->to_end)
-		return ends_for_now(PGSCALE_JOB_QUEUED, 0, error);
+		return (AttemptEnd)
+	{
+		PGSCALE_JOB_QUEUED, error
+	};
 	if (attempt->moved)
-		return ends_for_good(was_cancelled ? PGSCALE_JOB_DONE : PGSCALE_JOB_FAILED, unverified_word(error));
+		return (AttemptEnd)
+	{
+		was_cancelled ? PGSCALE_JOB_DONE : PGSCALE_JOB_FAILED, unverified_word(error)
+	};
 
 	if (job->cancel)
-		return ends_for_good(PGSCALE_JOB_CANCELLED, unmoved_word(attempt));
-	if (attempt_crashed_often(attempt))
-		return ends_for_good(PGSCALE_JOB_LOST,
-							 job_word(ERRCODE_CRASH_SHUTDOWN,
-									  psprintf("%d attempts ended in a crash of the server, so it is not tried again", job->crashes)));
-	if (attempt->obstacle)
-		return ends_for_now(PGSCALE_JOB_WAITING, OBSTACLE_MS, job_word(ERRCODE_OBJECT_IN_USE, attempt->obstacle));
-	if (attempt->to_end)
-		return ends_for_now(PGSCALE_JOB_QUEUED, 0, unmoved_word(attempt));
-	if (may_try_again(error.sqlstate) && job->attempts < ATTEMPTS)
-		return ends_for_now(PGSCALE_JOB_WAITING, retry_delay(job), error);
-	return ends_for_good(PGSCALE_JOB_FAILED, failed_word(attempt));
-}
-
-static void
-work_at(PgscaleRelocationJob *job)
-{
-	Attempt		attempt = {.job = job};
-
-	for (AttemptStep step = ATTEMPT_CLEAN_UP; step != ATTEMPT_OVER; step = attempt_next(&attempt))
+		return (AttemptEnd)
 	{
-		attempt.step = step;
-		attempt.ok = attempt_try(attempt_steps[step].action, &attempt, &attempt.error);
-		attempt.to_end = told_to_end();
-		/* a request to end it is also one for the next worker */
-		if (pgscale_relocation_cancelled() || (!attempt.ok && attempt.error.sqlstate == ERRCODE_QUERY_CANCELED))
-			job->cancel = true;
-		/* if it has moved, an error of the move does not matter */
-		if (attempt.ok && attempt.moved)
-			memset(&attempt.error, 0, sizeof(attempt.error));
+		PGSCALE_JOB_CANCELLED, unmoved_word(attempt)
+	};
+	if (attempt->obstacle)
+	{
+		word.sqlstate = ERRCODE_OBJECT_IN_USE;
+		word.message = attempt->obstacle;
+		return (AttemptEnd)
+		{
+			PGSCALE_JOB_WAITING, word, OBSTACLE_MS
+		};
 	}
-	attempt.end = attempt_end(&attempt);
-	say_last_word(&attempt);
+	if (attempt->to_end)
+		return (AttemptEnd)
+	{
+		PGSCALE_JOB_QUEUED, unmoved_word(attempt)
+	};
+
+	/*
+	 * Each of these may come from any step, and may be over by the next
+	 * attempt.  An attempt uses nothing of the one before: it begins with the
+	 * clean-up, and the job's row.
+	 */
+	if ((error.sqlstate == ERRCODE_T_R_DEADLOCK_DETECTED || error.sqlstate == ERRCODE_LOCK_NOT_AVAILABLE ||
+		 error.sqlstate == ERRCODE_T_R_SERIALIZATION_FAILURE) && job->attempts < ATTEMPTS)
+		return (AttemptEnd)
+	{
+		PGSCALE_JOB_WAITING, error, Min((int64) RETRY_MS << Min(job->attempts - 1, 16), RETRY_MAX_MS)
+	};
+	return (AttemptEnd)
+	{
+		PGSCALE_JOB_FAILED, failed_word(attempt)
+	};
 }
 
 static const PgscaleWorkerSetting worker_settings[] = {
@@ -636,7 +610,6 @@ static const PgscaleWorkerSetting worker_settings[] = {
 static bool
 next_job(PgscaleRelocationJob *job)
 {
-	bool		claimed;
 	bool		more;
 
 	if (ConfigReloadPending)
@@ -650,8 +623,7 @@ next_job(PgscaleRelocationJob *job)
 	/* A request to end the last one came too late. */
 	QueryCancelPending = false;
 
-	claimed = pgscale_relocation_job_claim(job, &more);
-	if (!claimed)
+	if (!pgscale_relocation_job_claim(job, &more))
 		return false;
 	if (more)
 		pgscale_relocation_due(MyDatabaseId, 0);
@@ -708,8 +680,12 @@ pgscale_relocation_worker_main(Datum arg)
 	{
 		while (next_job(&job))
 		{
+			Attempt		attempt = {.job = &job};
+
 			HOLD_CANCEL_INTERRUPTS();
-			work_at(&job);
+			attempt_walk(&attempt);
+			attempt.end = attempt_end(&attempt);
+			say_last_word(&attempt);
 			RESUME_CANCEL_INTERRUPTS();
 			pgscale_relocation_at_work(0, InvalidOid);
 			MemoryContextSwitchTo(job_context);

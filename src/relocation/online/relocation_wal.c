@@ -377,48 +377,35 @@ pgscale_relocation_wal_behind(int64 most, char *why, Size size)
 	return true;
 }
 
-/* Calls see(slot's name, what it still needs, arg) with each slot that keeps WAL; or only with those that no process uses. */
-static void
-each_slot(bool unused, void (*see) (const char *name, XLogRecPtr restart, void *arg), void *arg)
+/*
+ * What the slot still needs that needs the oldest WAL, and its name; invalid if none keeps any.  unused: only of those that no process
+ * uses.
+ */
+static XLogRecPtr
+oldest_slot(bool unused, NameData *name)
 {
+	XLogRecPtr	oldest = InvalidXLogRecPtr;
+
 	LWLockAcquire(ReplicationSlotControlLock, LW_SHARED);
 	for (int i = 0; i < PGSCALE_REPLICATION_SLOTS; i++)
 	{
 		ReplicationSlot *slot = &ReplicationSlotCtl->replication_slots[i];
-		NameData	name;
-		XLogRecPtr	restart;
-		bool		counts;
 
 		if (!slot->in_use)
 			continue;
 		SpinLockAcquire(&slot->mutex);
-		name = slot->data.name;
-		restart = slot->data.restart_lsn;
 		/* one that was invalidated keeps none */
-		counts = !pgscale_compat_slot_is_invalid(slot) && !(unused && pgscale_compat_slot_is_used(slot));
+		if (!XLogRecPtrIsInvalid(slot->data.restart_lsn) && !pgscale_compat_slot_is_invalid(slot) &&
+			!(unused && pgscale_compat_slot_is_used(slot)) &&
+			(XLogRecPtrIsInvalid(oldest) || slot->data.restart_lsn < oldest))
+		{
+			oldest = slot->data.restart_lsn;
+			*name = slot->data.name;
+		}
 		SpinLockRelease(&slot->mutex);
-		if (!XLogRecPtrIsInvalid(restart) && counts)
-			see(NameStr(name), restart, arg);
 	}
 	LWLockRelease(ReplicationSlotControlLock);
-}
-
-typedef struct SeenSlot
-{
-	XLogRecPtr	restart;		/* of the one that needs the oldest WAL;
-								 * invalid: there is none */
-	char		name[NAMEDATALEN];
-} SeenSlot;
-
-static void
-see_oldest(const char *name, XLogRecPtr restart, void *arg)
-{
-	SeenSlot   *oldest = arg;
-
-	if (!XLogRecPtrIsInvalid(oldest->restart) && oldest->restart <= restart)
-		return;
-	oldest->restart = restart;
-	strlcpy(oldest->name, name, sizeof(oldest->name));
+	return oldest;
 }
 
 /* How much WAL may be written until a slot that needs it from there on may lose it. */
@@ -439,16 +426,16 @@ bool
 pgscale_relocation_wal_slot_at_risk(int64 bytes, bool unused, char *why, Size size)
 {
 	const int64 reserve = max_slot_wal_keep_size_mb * PGSCALE_MB / 100 * SLOT_RESERVE_PERCENT;
-	SeenSlot	oldest = {InvalidXLogRecPtr};
+	NameData	name;
+	XLogRecPtr	oldest;
 	int64		room;
 
 	if (max_slot_wal_keep_size_mb < 0)
 		return false;
-	each_slot(unused, see_oldest, &oldest);
-	if (XLogRecPtrIsInvalid(oldest.restart))
+	oldest = oldest_slot(unused, &name);
+	if (XLogRecPtrIsInvalid(oldest))
 		return false;
-	room = slot_room(oldest.restart);
-
+	room = slot_room(oldest);
 	if (room - reserve >= bytes)
 		return false;
 
@@ -456,10 +443,10 @@ pgscale_relocation_wal_slot_at_risk(int64 bytes, bool unused, char *why, Size si
 	 * a slot that needs nothing but the last segment is read, and loses
 	 * nothing by what is written next
 	 */
-	if (!unused && GetXLogWriteRecPtr() - oldest.restart < wal_segment_size)
+	if (!unused && GetXLogWriteRecPtr() - oldest < wal_segment_size)
 		return false;
 	snprintf(why, size, "replication slot \"%s\" would be lost after " INT64_FORMAT " MB more of WAL (max_slot_wal_keep_size)",
-			 oldest.name, Max(room, 0) / PGSCALE_MB);
+			 NameStr(name), Max(room, 0) / PGSCALE_MB);
 	return true;
 }
 
@@ -496,14 +483,12 @@ pgscale_relocation_wal_held_back(int64 bytes, char *why, Size size)
 	const int64 archive = pgscale_wal_disk_to_archive_before(PG_UINT64_MAX);
 	const XLogRecPtr unsummarized = pgscale_compat_oldest_unsummarized();
 	const int64 summarizer = written_since(unsummarized);
-	SeenSlot	oldest = {InvalidXLogRecPtr};
-	XLogSegNo	end;
-	int64		slot;
+	NameData	name = {.data = ""};
+	const XLogRecPtr oldest = oldest_slot(false, &name);
+	const int64 slot = written_since(oldest);
+	const XLogSegNo end = next_checkpoint_keeps(oldest, unsummarized);
 	int64		removed;
 
-	each_slot(false, see_oldest, &oldest);
-	slot = written_since(oldest.restart);
-	end = next_checkpoint_keeps(oldest.restart, unsummarized);
 	removed = pgscale_wal_disk_used_before(end) - pgscale_wal_disk_to_archive_before(end);
 	if (removed >= bytes)
 	{
@@ -513,7 +498,7 @@ pgscale_relocation_wal_held_back(int64 bytes, char *why, Size size)
 	if (removed + Max(Max(slot, archive), summarizer) - kept < bytes)
 		return PGSCALE_RELOCATION_HELD_BY_NONE;
 	if (slot >= archive && slot >= summarizer)
-		snprintf(why, size, "replication slot \"%s\" keeps " INT64_FORMAT " MB of WAL", oldest.name, slot / PGSCALE_MB);
+		snprintf(why, size, "replication slot \"%s\" keeps " INT64_FORMAT " MB of WAL", NameStr(name), slot / PGSCALE_MB);
 	else if (archive >= summarizer)
 		snprintf(why, size, "the archiver has " INT64_FORMAT " MB of WAL still to archive", archive / PGSCALE_MB);
 	else

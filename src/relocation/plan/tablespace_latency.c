@@ -10,9 +10,8 @@
  *
  * Reads.  Random pages of existing relations: a file of our own would be in one free
  * place, and in the device's cache.  Only where there are too few pages, as in a new
- * tablespace, a file is written.  It is one of the server's temporary files, which the
- * server deletes at the end of the transaction, and after a crash when it starts; it is
- * opened a second time for direct I/O. Holes, and reserved blocks that were never
+ * tablespace, a file is written, among the server's temporary files.  It loses its name at once, so that the
+ * kernel removes it when it is closed.  Holes, and reserved blocks that were never
  * written, are answered without the device, so they are not read.  Nor is data that the
  * kernel must still write, because the read would wait for that write.
  *
@@ -48,6 +47,7 @@
 #include "commands/tablespace.h"
 #include "common/pg_prng.h"
 #include "funcapi.h"
+#include "common/file_utils.h"
 #include "miscadmin.h"
 #include "storage/fd.h"
 #include "utils/builtins.h"
@@ -83,7 +83,7 @@
 #define MAX_SEQUENTIAL_BYTES	(32 * PGSCALE_MB)
 #define MAX_SEQUENTIAL_S		1
 
-/* In a round: a pick may hit a hole, a page twice, or a file that is gone. */
+/* In a round: a pick may hit a hole, or a file that is gone. */
 #define MAX_PICKS				(8 * MAX_READS / ROUNDS)
 
 #define PIECE_BYTES				PGSCALE_MB
@@ -105,35 +105,24 @@ PG_FUNCTION_INFO_V1(pgscale_relocation_write_rate);
 
 typedef struct ProbeFile
 {
-	char	   *path;
+	char	   *path;			/* NULL: the temporary file */
 	int64		size;
-	int64		weight;			/* bytes on disk of this one and all before */
+	int64		on_disk;		/* bytes */
+	int64		weight;			/* the same of this one and all before */
 } ProbeFile;
 
 typedef struct ProbeFiles
 {
-	ProbeFile  *file;
-	ProbeFile  *largest;		/* the same, largest first */
+	ProbeFile  *file;			/* largest first, once all are found */
 	int			n;
+	int64		on_disk;		/* bytes of all */
 	int			looks;
 	int64		give_up;
-	File		temporary;		/* 0: none */
+	int			temporary;		/* descriptor; -1: none */
 	const char *problem;		/* the latest, NULL: none */
 	const char *doubt;			/* why nothing is suggested; NULL: something
 								 * is */
 } ProbeFiles;
-
-typedef struct Tablespace
-{
-	Oid			oid;
-	NameData	name;
-} Tablespace;
-
-static int64
-latency_bytes_of(const ProbeFiles *files)
-{
-	return files->n > 0 ? files->file[files->n - 1].weight : 0;
-}
 
 static char *
 aligned_buffer(Size size)
@@ -152,18 +141,17 @@ set_problem(ProbeFiles *files, const char *what, const char *path)
 }
 
 static void
-add_file(ProbeFiles *files, const char *path)
+add_file(ProbeFiles *files, const char *path, const struct stat *st)
 {
-	struct stat st;
-	ProbeFile  *file;
+	const int64 on_disk = Min(st->st_size, st->st_blocks * (int64) 512);
 
-	if (stat(path, &st) != 0 || !S_ISREG(st.st_mode) || Min(st.st_size, st.st_blocks * (int64) 512) < MIN_FILE_BYTES)
+	if (!S_ISREG(st->st_mode) || on_disk < MIN_FILE_BYTES)
 		return;
-	file = &files->file[files->n];
-	file->path = pstrdup(path);
-	file->size = st.st_size;
-	file->weight = latency_bytes_of(files) + Min(st.st_size, st.st_blocks * (int64) 512);
-	files->n++;
+	files->file[files->n++] = (ProbeFile)
+	{
+		path ? pstrdup(path) : NULL, st->st_size, on_disk
+	};
+	files->on_disk += on_disk;
 }
 
 /* Has enough been looked at? */
@@ -174,142 +162,50 @@ looked_enough(ProbeFiles *files)
 	return ++files->looks > MAX_LOOKS || files->n == MAX_FILES || pgscale_timer_clock() > files->give_up;
 }
 
-/* The files of one database; a folder that is gone has none. */
-static void
-add_database(ProbeFiles *files, const char *folder)
+/*
+ * The relations' files in a tablespace's folder, of all databases; or in the folder of one of these, which may be gone.  False if the
+ * tablespace is not there.
+ */
+static bool
+add_relations(ProbeFiles *files, const char *folder, bool of_database)
 {
 	DIR		   *dir = AllocateDir(folder);
 	struct dirent *entry;
 
 	if (dir == NULL)
-		return;
+	{
+		if (!of_database)
+			set_problem(files, "open directory", folder);
+		return of_database;
+	}
 	while (!looked_enough(files) && (entry = ReadDirExtended(dir, folder, DEBUG1)) != NULL)
 	{
 		char		path[MAXPGPATH];
+		struct stat st;
 		RelFileLocator locator;
 		ForkNumber	fork;
 		uint32		segment;
 
-		if (!pgscale_compat_parse_relfile(entry->d_name, &locator, &fork, &segment))
-			continue;
 		snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
-		add_file(files, path);
-	}
-	FreeDir(dir);
-}
-
-/* The relations' files of all databases.  False if the tablespace is not there. */
-static bool
-add_relations(ProbeFiles *files, const char *folder)
-{
-	DIR		   *dir = AllocateDir(folder);
-	struct dirent *entry;
-
-	if (dir == NULL)
-	{
-		set_problem(files, "open directory", folder);
-		return false;
-	}
-	files->give_up = pgscale_timer_clock() + MAX_LOOK_S * (int64) NS_IN_S;
-	while (!looked_enough(files) && (entry = ReadDirExtended(dir, folder, DEBUG1)) != NULL)
-	{
-		char		path[MAXPGPATH];
-
-		if (strspn(entry->d_name, "0123456789") != strlen(entry->d_name))
-			continue;
-		snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
-		add_database(files, path);
+		if (!of_database && strspn(entry->d_name, "0123456789") == strlen(entry->d_name))
+			(void) add_relations(files, path, true);
+		else if (of_database && pgscale_compat_parse_relfile(entry->d_name, &locator, &fork, &segment) && stat(path, &st) == 0)
+			add_file(files, path, &st);
 	}
 	FreeDir(dir);
 	return true;
 }
 
 /*
- * Opens one of the server's temporary files in a tablespace, whatever
- * temp_tablespaces says.  The rest of the transaction goes by that again.
- */
-static File
-open_temporary(Oid tablespace)
-{
-	Oid		   *here = MemoryContextAlloc(TopTransactionContext, sizeof(Oid));
-	Oid		   *before;
-	int			n;
-	int			room = 8;
-	volatile File file;
-
-	PrepareTempTablespaces();
-	before = MemoryContextAlloc(TopTransactionContext, room * sizeof(Oid));
-	while ((n = GetTempTablespaces(before, room)) == room)
-		before = repalloc(before, (room *= 2) * sizeof(Oid));
-
-	*here = tablespace;
-	SetTempTablespaces(here, 1);
-	PG_TRY();
-	{
-		file = OpenTemporaryFile(false);
-	}
-	PG_FINALLY();
-	{
-		SetTempTablespaces(before, n);
-		pfree(here);
-	}
-	PG_END_TRY();
-	return file;
-}
-
-/*
- * Writes random bytes, which no device can shrink.  Returns how many, and in
- * *elapsed_ns how long that took; less than asked for if the time is over or,
- * with a problem set, on failure.
- */
-static int64
-write_pieces(ProbeFiles *files, const char *path, int64 bytes, int seconds, int64 *elapsed_ns)
-{
-	const int	fd = OpenTransientFile(path, O_RDWR | PG_O_DIRECT | PG_BINARY);
-	char	   *piece = aligned_buffer(PIECE_BYTES);
-	int64		written = 0;
-
-	*elapsed_ns = 0;
-	if (fd < 0)
-	{
-		set_problem(files, "open file", path);
-		return 0;
-	}
-	while (written + PIECE_BYTES <= bytes && *elapsed_ns < seconds * NS_IN_S)
-	{
-		int64		start;
-		ssize_t		n;
-
-		for (int i = 0; i < PIECE_BYTES / sizeof(uint64); i++)
-			((uint64 *) piece)[i] = pg_prng_uint64(&pg_global_prng_state);
-		CHECK_FOR_INTERRUPTS();
-		start = pgscale_timer_clock();
-		errno = 0;
-		n = pg_pwrite(fd, piece, PIECE_BYTES, written);
-		*elapsed_ns += pgscale_timer_clock() - start;
-		if (n != PIECE_BYTES)
-		{
-			/* Short without an error: the disk was full just then. */
-			if (errno == 0)
-				errno = ENOSPC;
-			set_problem(files, "write file", path);
-			break;
-		}
-		written += n;
-	}
-	CloseTransientFile(fd);
-	return written;
-}
-
-/*
- * Writes a temporary file into the tablespace.  Returns how many bytes, and in
+ * Writes random bytes, which no device can shrink, to a temporary file in the tablespace.  Returns how many, and in
  * *elapsed_ns how long that took; 0, with a problem set, if that failed.
  */
 static int64
-write_temporary(ProbeFiles *files, Oid tablespace, const char *folder, int64 bytes, int seconds,
-				int64 *elapsed_ns)
+write_temporary(ProbeFiles *files, const char *folder, int64 bytes, int seconds, int64 *elapsed_ns)
 {
-	const char *path;
+	char		path[MAXPGPATH];
+	char	   *piece = aligned_buffer(PIECE_BYTES);
+	int64		written = 0;
 	struct statvfs fs;
 
 	*elapsed_ns = 0;
@@ -324,25 +220,46 @@ write_temporary(ProbeFiles *files, Oid tablespace, const char *folder, int64 byt
 		files->problem = psprintf("temp_file_limit does not allow a file of %d MB", (int) (bytes / PGSCALE_MB));
 		return 0;
 	}
-	files->temporary = open_temporary(tablespace);
-	path = FilePathName(files->temporary);
-	/* Where it cannot be opened, the server silently takes another place. */
-	if (strncmp(path, folder, strlen(folder)) != 0)
+	snprintf(path, sizeof(path), "%s/" PG_TEMP_FILES_DIR, folder);
+	(void) MakePGDirectory(path);
+	snprintf(path, sizeof(path), "%s/" PG_TEMP_FILES_DIR "/" PG_TEMP_FILE_PREFIX "%d.probe", folder, MyProcPid);
+	files->temporary = OpenTransientFile(path, O_RDWR | O_CREAT | O_TRUNC | PG_O_DIRECT | PG_BINARY);
+	if (files->temporary < 0)
+		set_problem(files, "create file", path);
+	/* without direct I/O there is a file, too */
+	(void) unlink(path);
+	while (files->temporary >= 0 && written < bytes && *elapsed_ns < seconds * NS_IN_S)
 	{
-		files->problem = "the server cannot make temporary files there";
-		return 0;
+		int64		start;
+		ssize_t		n;
+
+		for (int i = 0; i < PIECE_BYTES / sizeof(uint64); i++)
+			((uint64 *) piece)[i] = pg_prng_uint64(&pg_global_prng_state);
+		CHECK_FOR_INTERRUPTS();
+		start = pgscale_timer_clock();
+		errno = 0;
+		n = pg_pwrite(files->temporary, piece, PIECE_BYTES, written);
+		*elapsed_ns += pgscale_timer_clock() - start;
+		if (n != PIECE_BYTES)
+		{
+			/* Short without an error: the disk was full just then. */
+			if (errno == 0)
+				errno = ENOSPC;
+			set_problem(files, "write file", path);
+			/* A disk that is full, or about to fail, needs no file of ours. */
+			return 0;
+		}
+		written += n;
 	}
-	bytes = write_pieces(files, path, bytes, seconds, elapsed_ns);
-	/* A disk that is full, or about to fail, needs no file of ours. */
-	return files->problem ? 0 : bytes;
+	return written;
 }
 
 static void
 close_temporary(ProbeFiles *files)
 {
-	if (files->temporary > 0)
-		FileClose(files->temporary);
-	files->temporary = 0;
+	if (files->temporary >= 0)
+		CloseTransientFile(files->temporary);
+	files->temporary = -1;
 }
 
 /* Is it on disk, and only there to be had? */
@@ -360,7 +277,7 @@ must_come_from_disk(int fd, off_t offset, off_t length)
 
 /* How long a read took; -1 if there is nothing to read here. */
 static int64
-timed_read(ProbeFiles *files, const char *path, int fd, char *buffer, off_t length, off_t offset)
+timed_read(ProbeFiles *files, const ProbeFile *file, int fd, char *buffer, off_t length, off_t offset)
 {
 	int64		start;
 	ssize_t		n;
@@ -373,18 +290,28 @@ timed_read(ProbeFiles *files, const char *path, int fd, char *buffer, off_t leng
 	start = pgscale_timer_clock() - start;
 	pgstat_report_wait_end();
 	if (n < 0)
-		set_problem(files, "read file", path);
+		set_problem(files, "read file", file->path ? file->path : "temporary file");
 	return n == length ? start : -1;
 }
 
 static int
-open_direct(ProbeFiles *files, const char *path)
+open_direct(ProbeFiles *files, const ProbeFile *file)
 {
-	const int	fd = OpenTransientFile(path, O_RDONLY | PG_O_DIRECT | PG_BINARY);
+	int			fd;
 
+	if (!file->path)
+		return files->temporary;
+	fd = OpenTransientFile(file->path, O_RDONLY | PG_O_DIRECT | PG_BINARY);
 	if (fd < 0 && errno != ENOENT)
-		set_problem(files, "open file", path);
+		set_problem(files, "open file", file->path);
 	return fd;
+}
+
+static void
+close_direct(const ProbeFile *file, int fd)
+{
+	if (file->path)
+		CloseTransientFile(fd);
 }
 
 /* The file that this byte of all of them lies in. */
@@ -420,32 +347,22 @@ typedef struct Round
 static bool
 read_random(ProbeFiles *files, Round *round)
 {
-	struct
-	{
-		int			file;
-		int64		block;
-	}			picked[MAX_PICKS];
 	char	   *page = aligned_buffer(BLCKSZ);
 	const int64 give_up = pgscale_timer_clock() + MAX_READ_S * (int64) NS_IN_S / ROUNDS;
 
 	for (int pick = 0; pick < MAX_PICKS && round->reads < MAX_READS / ROUNDS && pgscale_timer_clock() < give_up; pick++)
 	{
-		const int	number = file_at(files, pg_prng_uint64_range(&pg_global_prng_state, 0, latency_bytes_of(files) - 1));
-		const ProbeFile *file = &files->file[number];
+		const int64 at = pg_prng_uint64_range(&pg_global_prng_state, 0, files->on_disk - 1);
+		const ProbeFile *file = &files->file[file_at(files, at)];
 		const int64 block = pg_prng_uint64_range(&pg_global_prng_state, 0, file->size / BLCKSZ - 1);
-		bool		again = false;
+		const int	fd = open_direct(files, file);
 		int64		ns;
-		int			fd;
 
-		for (int i = 0; i < pick && !again; i++)
-			again = picked[i].file == number && picked[i].block == block;
-		picked[pick].file = number;
-		picked[pick].block = block;
 		CHECK_FOR_INTERRUPTS();
-		if (again || (fd = open_direct(files, file->path)) < 0)
+		if (fd < 0)
 			continue;
-		ns = timed_read(files, file->path, fd, page, BLCKSZ, block * BLCKSZ);
-		CloseTransientFile(fd);
+		ns = timed_read(files, file, fd, page, BLCKSZ, block * BLCKSZ);
+		close_direct(file, fd);
 		if (ns < 0)
 			continue;
 		round->sum_ns += ns;
@@ -475,11 +392,11 @@ read_sequential(ProbeFiles *files, Round *round)
 
 	for (int n = 0; n < files->n && round->sequential_bytes == 0; n++)
 	{
-		const ProbeFile *file = &files->largest[n];
+		const ProbeFile *file = &files->file[n];
 		int64		pieces = file->size / PIECE_BYTES;
 		int64		want = Min(pieces, MAX_SEQUENTIAL_BYTES / ROUNDS / PIECE_BYTES);
 		int64		first = pg_prng_uint64_range(&pg_global_prng_state, 0, pieces - want);
-		int			fd = open_direct(files, file->path);
+		int			fd = open_direct(files, file);
 
 		if (fd < 0)
 			continue;
@@ -488,13 +405,13 @@ read_sequential(ProbeFiles *files, Round *round)
 			int64		ns;
 
 			CHECK_FOR_INTERRUPTS();
-			ns = timed_read(files, file->path, fd, piece, PIECE_BYTES, i * PIECE_BYTES);
+			ns = timed_read(files, file, fd, piece, PIECE_BYTES, i * PIECE_BYTES);
 			if (ns < 0)
 				continue;
 			round->sequential_ns += ns;
 			round->sequential_bytes += PIECE_BYTES;
 		}
-		CloseTransientFile(fd);
+		close_direct(file, fd);
 	}
 }
 
@@ -578,9 +495,9 @@ read_rounds(ProbeFiles *files, PgscaleRelocationProbe *probe)
 	int			n = 0;
 
 	memset(rounds, 0, sizeof(rounds));
-	files->largest = palloc(files->n * sizeof(ProbeFile));
-	memcpy(files->largest, files->file, files->n * sizeof(ProbeFile));
-	qsort(files->largest, files->n, sizeof(ProbeFile), larger_first);
+	qsort(files->file, files->n, sizeof(ProbeFile), larger_first);
+	for (int i = 0; i < files->n; i++)
+		files->file[i].weight = files->file[i].on_disk + (i > 0 ? files->file[i - 1].weight : 0);
 	while (n < ROUNDS)
 	{
 		if (!read_random(files, &rounds[n]) && n == 0)
@@ -602,7 +519,7 @@ reason_of(const ProbeFiles *files, const PgscaleRelocationProbe *probe)
 	if (probe->reads == 0)
 		return files->problem ? files->problem : "nothing there can be read: all of it is holes, or on its way to the disk";
 	initStringInfo(&text);
-	appendStringInfoString(&text, files->temporary > 0 ? "of a temporary file, because there was little to read" : "of its relations");
+	appendStringInfoString(&text, files->temporary >= 0 ? "of a temporary file, because there was little to read" : "of its relations");
 	if (probe->reads < MIN_READS)
 		appendStringInfo(&text, "; only %d reads, so less sure", probe->reads);
 	if (files->doubt)
@@ -615,24 +532,27 @@ reason_of(const ProbeFiles *files, const PgscaleRelocationProbe *probe)
 bool
 pgscale_relocation_probe_tablespace(Oid tablespace, PgscaleRelocationProbe *probe)
 {
-	ProbeFiles	files = {0};
+	ProbeFiles	files = {.temporary = -1};
 	char		folder[MAXPGPATH];
 	int64		elapsed_ns;
+	struct stat st;
 	MemoryContext caller = CurrentMemoryContext;
 	MemoryContext own = AllocSetContextCreate(caller, "pgscale probe", ALLOCSET_DEFAULT_SIZES);
 
 	memset(probe, 0, sizeof(PgscaleRelocationProbe));
 	MemoryContextSwitchTo(own);
 	files.file = palloc((MAX_FILES + 1) * sizeof(ProbeFile));
+	files.give_up = pgscale_timer_clock() + MAX_LOOK_S * (int64) NS_IN_S;
 	pgscale_relation_files_folder(folder, tablespace);
 
-	if (add_relations(&files, folder) &&
-		(latency_bytes_of(&files) < ENOUGH_BYTES || !read_rounds(&files, probe)) && !files.problem)
+	if (add_relations(&files, folder, false) &&
+		(files.on_disk < ENOUGH_BYTES || !read_rounds(&files, probe)) && !files.problem)
 	{
-		if (write_temporary(&files, tablespace, folder, TEMPORARY_BYTES, MAX_TEMPORARY_S, &elapsed_ns) > 0)
+		if (write_temporary(&files, folder, TEMPORARY_BYTES, MAX_TEMPORARY_S, &elapsed_ns) > 0 &&
+			fstat(files.temporary, &st) == 0)
 		{
-			files.n = 0;
-			add_file(&files, FilePathName(files.temporary));
+			files.n = files.on_disk = 0;
+			add_file(&files, NULL, &st);
 		}
 		else
 			close_temporary(&files);
@@ -650,7 +570,7 @@ pgscale_relocation_probe_tablespace(Oid tablespace, PgscaleRelocationProbe *prob
 double
 pgscale_relocation_probe_write_rate(Oid tablespace)
 {
-	ProbeFiles	files = {0};
+	ProbeFiles	files = {.temporary = -1};
 	char		folder[MAXPGPATH];
 	int64		elapsed_ns;
 	int64		written;
@@ -659,7 +579,7 @@ pgscale_relocation_probe_write_rate(Oid tablespace)
 
 	MemoryContextSwitchTo(own);
 	pgscale_relation_files_folder(folder, tablespace);
-	written = write_temporary(&files, tablespace, folder, RATE_BYTES, MAX_RATE_S, &elapsed_ns);
+	written = write_temporary(&files, folder, RATE_BYTES, MAX_RATE_S, &elapsed_ns);
 	close_temporary(&files);
 	MemoryContextSwitchTo(caller);
 	MemoryContextDelete(own);
@@ -691,17 +611,22 @@ pgscale_relocation_write_rate(PG_FUNCTION_ARGS)
 }
 
 static void
-put_tablespace(ReturnSetInfo *rsinfo, const Tablespace *tablespace)
+put_tablespace(ReturnSetInfo *rsinfo, Oid tablespace)
 {
+	const char *name = get_tablespace_name(tablespace);
 	Datum		values[9];
 	bool		nulls[9] = {0};
 	PgscaleRelocationProbe probe;
-	const bool	known = pgscale_relocation_probe_tablespace(tablespace->oid, &probe);
+	bool		known;
 	char		folder[MAXPGPATH];
 	char		device[MAXPGPATH];
 
-	pgscale_relation_files_folder(folder, tablespace->oid);
-	values[0] = NameGetDatum(&tablespace->name);
+	/* it was dropped while others were measured */
+	if (!name)
+		return;
+	known = pgscale_relocation_probe_tablespace(tablespace, &probe);
+	pgscale_relation_files_folder(folder, tablespace);
+	values[0] = DirectFunctionCall1(namein, CStringGetDatum(name));
 	values[1] = Int32GetDatum(probe.reads);
 	values[2] = Float8GetDatum(pgscale_three_digits(probe.read_ms));
 	values[3] = Float8GetDatum(pgscale_three_digits(probe.max_ms));
@@ -717,9 +642,9 @@ put_tablespace(ReturnSetInfo *rsinfo, const Tablespace *tablespace)
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
-/* The named one, or all that a relation of a database may lie in. */
+/* All that a relation of a database may lie in. */
 static List *
-tablespaces_of(const char *name)
+all_tablespaces(void)
 {
 	Relation	pg_tablespace = table_open(TableSpaceRelationId, AccessShareLock);
 	SysScanDesc scan = systable_beginscan(pg_tablespace, InvalidOid, false, NULL, 0, NULL);
@@ -727,17 +652,8 @@ tablespaces_of(const char *name)
 	HeapTuple	tuple;
 
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
-	{
-		Form_pg_tablespace form = (Form_pg_tablespace) GETSTRUCT(tuple);
-		Tablespace *tablespace;
-
-		if (name ? strcmp(name, NameStr(form->spcname)) != 0 : form->oid == GLOBALTABLESPACE_OID)
-			continue;
-		tablespace = palloc(sizeof(Tablespace));
-		tablespace->oid = form->oid;
-		tablespace->name = form->spcname;
-		found = lappend(found, tablespace);
-	}
+		if (((Form_pg_tablespace) GETSTRUCT(tuple))->oid != GLOBALTABLESPACE_OID)
+			found = lappend_oid(found, ((Form_pg_tablespace) GETSTRUCT(tuple))->oid);
 	systable_endscan(scan);
 	table_close(pg_tablespace, AccessShareLock);
 	return found;
@@ -747,24 +663,31 @@ tablespaces_of(const char *name)
 Datum
 pgscale_tablespace_latency(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	const char *name = PG_ARGISNULL(0) ? NULL : NameStr(*PG_GETARG_NAME(0));
-	List	   *tablespaces = tablespaces_of(name);
 	ListCell   *cell;
+	List	   *tablespaces;
 
-	if (tablespaces == NIL)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("tablespace \"%s\" does not exist", name),
-				 errhint("The tablespaces are those of pg_tablespace.")));
-	if (name && ((Tablespace *) linitial(tablespaces))->oid == GLOBALTABLESPACE_OID)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("tablespace \"%s\" holds shared relations only", name),
-				 errhint("It lies on the device of pg_default, unless its folder is a link.")));
+	if (PG_ARGISNULL(0))
+		tablespaces = all_tablespaces();
+	else
+	{
+		const char *name = NameStr(*PG_GETARG_NAME(0));
+		const Oid	tablespace = get_tablespace_oid(name, true);
+
+		if (!OidIsValid(tablespace))
+			ereport(ERROR,
+					(errcode(ERRCODE_UNDEFINED_OBJECT),
+					 errmsg("tablespace \"%s\" does not exist", name),
+					 errhint("The tablespaces are those of pg_tablespace.")));
+		if (tablespace == GLOBALTABLESPACE_OID)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("tablespace \"%s\" holds shared relations only", name),
+					 errhint("It lies on the device of pg_default, unless its folder is a link.")));
+		tablespaces = list_make1_oid(tablespace);
+	}
 
 	InitMaterializedSRF(fcinfo, 0);
 	foreach(cell, tablespaces)
-		put_tablespace(rsinfo, lfirst(cell));
+		put_tablespace((ReturnSetInfo *) fcinfo->resultinfo, lfirst_oid(cell));
 	return (Datum) 0;
 }

@@ -4,7 +4,7 @@
  *	  The speed of the device below a tablespace: a few reads and writes past every
  *	  cache.
  *
- * Both functions need a transaction, because the server deletes their files at its end
+ * Both functions need a transaction, at whose end the server closes their files
  * at the latest, and can be cancelled.  A failed measurement is not an error.
  *
  * Portions Copyright (c) 2026, pgscale contributors
