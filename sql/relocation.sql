@@ -62,7 +62,7 @@ END $$;
 \pset tuples_only
 \pset format unaligned
 
-SELECT count(*) FROM pgscale.relocate_index('t_x', 'regress_fast', mode => 'rebuild');
+SELECT count(*) FROM pgscale.relocate_indexes('t_x', 'regress_fast', mode => 'rebuild');
 SELECT requested_by = session_user, requested_at <= clock_timestamp(), num_nulls(started_at, finished_at, phase, done_fraction, size_after_bytes,
        block_ms_predicted, sqlstate, message, undo_of), size_bytes = pg_table_size('t_x'), attempts, wait_until <= clock_timestamp()
   FROM pgscale.relocation_jobs;
@@ -75,13 +75,13 @@ SELECT state, sqlstate, message = 'cancelled by ' || quote_ident(session_user), 
 
 -- one job an index, or a table; when that has ended, another
 SELECT call, answer FROM unnest(ARRAY[
-    $$relocate_index('t_x', 'regress_fast', mode => 'rebuild')$$,
-    $$relocate_index('t_x', 'regress "a'' b', mode => 'rebuild')$$,
+    $$relocate_indexes('t_x', 'regress_fast', mode => 'rebuild')$$,
+    $$relocate_indexes('t_x', 'regress "a'' b', mode => 'rebuild')$$,
     $$relocate_indexes('t', 'regress_fast', mode => 'rebuild')$$,
     $$relocate_table('t', 'regress "a'' b', 'lock')$$,
     $$relocate_table('t', 'regress "a'' b', 'lock')$$]) call, refusal(call) answer;
 SELECT * FROM clear();
-SELECT * FROM refusal($$relocate_index('t_x', 'regress "a'' b', mode => 'rebuild')$$);
+SELECT * FROM refusal($$relocate_indexes('t_x', 'regress "a'' b', mode => 'rebuild')$$);
 SELECT * FROM clear();
 
 -- what cannot be moved
@@ -98,22 +98,22 @@ CREATE INDEX unstored_id ON ONLY unstored (id);
 SELECT format('toast: %s', toast) AS toast, i.indexrelid::regclass AS toast_index, toast::text AS toast_table
   FROM (SELECT reltoastrelid::regclass FROM pg_class WHERE oid = 't'::regclass) c (toast), pg_index i WHERE i.indrelid = toast \gset
 SELECT call, answer FROM unnest(ARRAY[
-    $$relocate_index('duplicates_invalid', 'regress_fast', mode => 'rebuild')$$,
-    $$relocate_index('excluded_during_excl', 'regress_fast', mode => 'rebuild')$$,
-    $$relocate_index('unstored_id', 'regress_fast', mode => 'rebuild')$$,
-    $$relocate_index('temporary_pkey', 'regress_fast', mode => 'rebuild')$$,
-    $$relocate_index('pg_class_oid_index', 'regress_fast', mode => 'rebuild')$$,
-    $$relocate_index('t_there', 'regress_fast', mode => 'rebuild')$$,
-    $$relocate_index('t_x', 'pg_default', mode => 'rebuild')$$,
-    $$relocate_index('t_x', 'pg_global', mode => 'rebuild')$$,
-    $$relocate_index('t_x', 'regress_none', mode => 'rebuild')$$,
-    $$relocate_index('t', 'regress_fast', mode => 'rebuild')$$,
-    $$relocate_index('none', 'regress_fast', mode => 'rebuild')$$,
-    $$relocate_index(1, 'regress_fast', mode => 'rebuild')$$,
+    $$relocate_indexes('duplicates_invalid', 'regress_fast', mode => 'rebuild')$$,
+    $$relocate_indexes('excluded_during_excl', 'regress_fast', mode => 'rebuild')$$,
+    $$relocate_indexes('unstored_id', 'regress_fast', mode => 'rebuild')$$,
+    $$relocate_indexes('temporary_pkey', 'regress_fast', mode => 'rebuild')$$,
+    $$relocate_indexes('pg_class_oid_index', 'regress_fast', mode => 'rebuild')$$,
+    $$relocate_indexes('t_there', 'regress_fast', mode => 'rebuild')$$,
+    $$relocate_indexes('t_x', 'pg_default', mode => 'rebuild')$$,
+    $$relocate_indexes('t_x', 'pg_global', mode => 'rebuild')$$,
+    $$relocate_indexes('t_x', 'regress_none', mode => 'rebuild')$$,
+    $$relocate_indexes('v', 'regress_fast', mode => 'rebuild')$$,
+    $$relocate_indexes('none', 'regress_fast', mode => 'rebuild')$$,
+    $$relocate_indexes(1, 'regress_fast', mode => 'rebuild')$$,
     $$relocate_indexes('pg_class', 'regress_fast', mode => 'rebuild')$$,
     $$relocate_indexes('excluded', 'regress_fast', mode => 'rebuild')$$,
-    $$relocate_all_indexes('regress_fast', 'regress_fast', mode => 'rebuild')$$,
-    $$relocate_all_indexes('pg_global', 'regress_fast', mode => 'rebuild')$$,
+    $$relocate_tablespace('regress_fast', 'regress_fast', 'indexes', mode => 'rebuild')$$,
+    $$relocate_tablespace('pg_global', 'regress_fast', 'indexes', mode => 'rebuild')$$,
     $$relocate_table('t', 'regress_fast', 'fast')$$,
     $$relocate_table('t', 'regress_fast', 'lock', '0')$$,
     $$relocate_table('t', 'regress_fast', 'lock', '25 days')$$,
@@ -122,8 +122,7 @@ SELECT call, answer FROM unnest(ARRAY[
     $$relocate_table('pg_class', 'regress_fast', 'lock')$$,
     $$relocate_table(1, 'regress_fast', 'lock')$$]) call, refusal(call) answer;
 -- the server's words, which differ from one major to the next
-SELECT left(answer, 5) FROM refusal($$relocate_indexes('t_x', 'regress_fast', mode => 'rebuild')$$) answer;
-SELECT regexp_replace(answer, 'pg_toast_\d+', 'pg_toast_N') FROM refusal(format('relocate_index(%L, %L, mode => ''rebuild'')', :'toast_index', 'regress_fast')) answer;
+SELECT regexp_replace(answer, 'pg_toast_\d+', 'pg_toast_N') FROM refusal(format('relocate_indexes(%L, %L, mode => ''rebuild'')', :'toast_index', 'regress_fast')) answer;
 SELECT regexp_replace(answer, 'pg_toast_\d+', 'pg_toast_N') FROM refusal(format('relocate_table(%L, %L, %L)', :'toast_table', 'regress_fast', 'lock')) answer;
 
 -- of several, what cannot be moved is left out, with a word
@@ -136,12 +135,12 @@ SELECT * FROM clear();
 
 -- null is nothing; needed extensions
 SELECT call, answer FROM unnest(ARRAY[
-    $$relocate_index(NULL, 'regress_fast', mode => 'rebuild')$$,
+    $$relocate_indexes(NULL, 'regress_fast', mode => 'rebuild')$$,
     $$relocate_indexes('t', 'regress_fast', NULL, mode => 'rebuild')$$,
-    $$relocate_all_indexes(NULL, 'regress_fast', mode => 'rebuild')$$,
+    $$relocate_tablespace(NULL, 'regress_fast', 'indexes', mode => 'rebuild')$$,
     $$relocate_table('t', 'regress_fast', NULL)$$,
-    $$relocate_index('t_x', 'regress_fast', amcheck => true, mode => 'rebuild')$$,
-    $$relocate_index('t_x', 'regress_fast', prewarm => true, mode => 'rebuild')$$]) call, refusal(call) answer;
+    $$relocate_indexes('t_x', 'regress_fast', amcheck => true, mode => 'rebuild')$$,
+    $$relocate_indexes('t_x', 'regress_fast', prewarm => true, mode => 'rebuild')$$]) call, refusal(call) answer;
 SELECT pgscale.relocation_cancel(NULL) IS NULL, pgscale.relocation_undo(NULL) IS NULL;
 
 -- partitioned: every leaf, and of tables without any, none
@@ -152,7 +151,7 @@ CREATE TABLE p21 PARTITION OF p2 FOR VALUES FROM (10) TO (15);
 CREATE TABLE p22 PARTITION OF p2 FOR VALUES FROM (15) TO (20);
 CREATE INDEX p_x ON p (x);
 CREATE TABLE leafless (id int PRIMARY KEY) PARTITION BY RANGE (id);
-SELECT count(*) FROM pgscale.relocate_index('p2_pkey', 'regress_fast', mode => 'rebuild');
+SELECT count(*) FROM pgscale.relocate_indexes('p2_pkey', 'regress_fast', mode => 'rebuild');
 SELECT relation, "table" FROM jobs();
 SELECT * FROM clear();
 SELECT count(*) FROM pgscale.relocate_indexes('p', 'regress_fast', mode => 'rebuild');
@@ -164,11 +163,11 @@ SELECT count(*) FROM pgscale.relocate_table('leafless', 'regress_fast', 'lock');
 
 -- moves of what is in use: of partitioned tables and indexes also the tablespace of new partitions
 SELECT count(*) FROM pgscale.relocate_table('p', 'regress_fast');
-SELECT count(*) FROM pgscale.relocate_index('p_x', 'regress_fast', mode => 'online');
+SELECT count(*) FROM pgscale.relocate_indexes('p_x', 'regress_fast', mode => 'online');
 SELECT kind, relation, "table" FROM jobs();
 SELECT * FROM clear();
 SELECT count(*) FROM pgscale.relocate_table('leafless', 'regress_fast');
-SELECT count(*) FROM pgscale.relocate_index('leafless_pkey', 'regress_fast', mode => 'online');
+SELECT count(*) FROM pgscale.relocate_indexes('leafless_pkey', 'regress_fast', mode => 'online');
 SELECT count(*) FROM pgscale.relocate_indexes('excluded', 'regress_fast', mode => 'online');
 SELECT kind, relation, mode FROM pgscale.relocation_jobs WHERE finished_at IS NULL ORDER BY job;
 SELECT * FROM clear();
@@ -184,21 +183,24 @@ CREATE SERVER regress_server FOREIGN DATA WRAPPER regress_wrapper;
 CREATE FOREIGN TABLE outside (id int) SERVER regress_server;
 SELECT call, answer FROM unnest(ARRAY[
     $$relocate_table('unlogged', 'regress_fast')$$,
-    $$relocate_index('unlogged_pkey', 'regress_fast', mode => 'online')$$,
-    $$relocate_index('temporary_pkey', 'regress_fast', mode => 'online')$$,
+    $$relocate_indexes('unlogged_pkey', 'regress_fast', mode => 'online')$$,
+    $$relocate_indexes('temporary_pkey', 'regress_fast', mode => 'online')$$,
     $$relocate_table('pg_class', 'regress_fast')$$,
     $$relocate_table('pgscale_internal.relocation_job', 'regress_fast')$$,
     $$relocate_table('strange', 'regress_fast')$$,
-    $$relocate_index('strange_index', 'regress_fast', mode => 'online')$$,
+    $$relocate_indexes('strange_index', 'regress_fast', mode => 'online')$$,
     $$relocate_table('outside', 'regress_fast')$$,
-    $$relocate_index('duplicates_invalid', 'regress_fast', mode => 'online')$$,
-    $$relocate_index('t_x', 'regress_fast', mode => 'lock')$$,
+    $$relocate_indexes('duplicates_invalid', 'regress_fast', mode => 'online')$$,
+    $$relocate_indexes('t_x', 'regress_fast', mode => 'lock')$$,
     $$relocate_table('t', 'regress_none')$$,
     $$relocate_tablespace('regress_fast', 'regress_fast')$$,
     $$relocate_tablespace('regress_fast', 'regress_none')$$,
     $$relocate_tablespace('pg_global', 'regress_fast')$$,
+    $$relocate_tablespace('pg_default', 'regress_fast', 'tables')$$,
+    $$relocate_tablespace('pg_default', 'regress_fast', mode => 'rebuild')$$,
+    $$relocate_tablespace('pg_default', 'regress_fast', 'indexes', mode => 'lock')$$,
     $$relocate_tablespace('regress_fast', NULL)$$,
-    $$relocate_index('t_x', 'regress_fast', mode => NULL)$$]) call, refusal(call) answer;
+    $$relocate_indexes('t_x', 'regress_fast', mode => NULL)$$]) call, refusal(call) answer;
 SET client_min_messages = notice;
 CREATE TABLE small (id int);
 INSERT INTO small VALUES (1);
@@ -212,7 +214,7 @@ DROP ACCESS METHOD regress_hash CASCADE;
 -- other kinds
 CREATE MATERIALIZED VIEW matview AS SELECT 1 AS x;
 CREATE INDEX matview_x ON matview (x);
-SELECT count(*) FROM unnest('{unlogged_pkey, matview_x}'::regclass[]) i, pgscale.relocate_index(i, 'regress_fast', mode => 'rebuild');
+SELECT count(*) FROM unnest('{unlogged_pkey, matview_x}'::regclass[]) i, pgscale.relocate_indexes(i, 'regress_fast', mode => 'rebuild');
 SELECT count(*) FROM unnest('{unlogged, matview}'::regclass[]) r, pgscale.relocate_table(r, 'regress_fast', 'lock');
 SELECT kind, relation, "table" FROM jobs();
 SELECT * FROM clear();
@@ -222,13 +224,13 @@ CREATE TABLE larger (id int);
 INSERT INTO larger SELECT generate_series(1, 3000);
 CREATE INDEX larger_empty ON larger (id) TABLESPACE regress_fast WHERE id < 0;
 CREATE INDEX larger_id ON larger (id) TABLESPACE regress_fast;
-SELECT count(*) FROM pgscale.relocate_all_indexes('regress_fast', 'regress "a'' b', mode => 'rebuild');
+SELECT count(*) FROM pgscale.relocate_tablespace('regress_fast', 'regress "a'' b', 'indexes', mode => 'rebuild');
 SELECT * FROM jobs();
 SELECT * FROM clear();
 SELECT count(*) FROM pgscale.relocate_tablespace('regress_fast', 'regress "a'' b');
 SELECT relation FROM jobs();
 SELECT * FROM clear();
-SELECT count(*) > 5 FROM pgscale.relocate_all_indexes('pg_default', 'regress_fast', mode => 'rebuild');
+SELECT count(*) > 5 FROM pgscale.relocate_tablespace('pg_default', 'regress_fast', 'indexes', mode => 'rebuild');
 SELECT relation FROM jobs() WHERE relation ~ '^pg|temporary|excl|duplicates|regress' ORDER BY 1;
 SELECT cancelled > 5 FROM clear();
 
@@ -281,29 +283,29 @@ SELECT format('CREATE INDEX %I ON %I.%I (id)', name, E's "ch''ema\n', 'ta ble')
   FROM unnest(ARRAY['"', '''', 'ONE', E'new\nline', 'semi; DROP TABLE t', repeat('x', 63), repeat('ä', 31), '%s', '\']) name \gexec
 SELECT count(*) FROM pgscale.relocate_indexes(E'"s ""ch''ema\n"."ta ble"', 'regress "a'' b', mode => 'rebuild');
 SELECT relation, "table", target FROM jobs();
-SELECT * FROM refusal(format('relocate_index(%L, %L, mode => ''rebuild'')', E'"s ""ch''ema\n"."new\nline"', 'regress "a'' b'));
+SELECT * FROM refusal(format('relocate_indexes(%L, %L, mode => ''rebuild'')', E'"s ""ch''ema\n"."new\nline"', 'regress "a'' b'));
 SELECT * FROM clear();
 
 -- it belongs to the transaction that asks for it
 BEGIN;
-SELECT count(*) FROM pgscale.relocate_index('t_pkey', 'regress_fast', mode => 'rebuild');
+SELECT count(*) FROM pgscale.relocate_indexes('t_pkey', 'regress_fast', mode => 'rebuild');
 SAVEPOINT before;
-SELECT count(*) FROM pgscale.relocate_index('t_x', 'regress_fast', mode => 'rebuild');
+SELECT count(*) FROM pgscale.relocate_indexes('t_x', 'regress_fast', mode => 'rebuild');
 ROLLBACK TO before;
 COMMIT;
 SELECT relation FROM jobs();
 SELECT * FROM clear();
 BEGIN;
-SELECT count(*) FROM pgscale.relocate_index('t_x', 'regress_fast', mode => 'rebuild');
+SELECT count(*) FROM pgscale.relocate_indexes('t_x', 'regress_fast', mode => 'rebuild');
 PREPARE TRANSACTION 'regress';
 SELECT count(*) FROM jobs();
 BEGIN READ ONLY;
 SELECT answer FROM unnest('{relocation_cancel(1),relocation_undo(1)}'::text[]) call, refusal(call) answer;
-SELECT * FROM pgscale.relocate_index('t_x', 'regress_fast', mode => 'rebuild');
+SELECT * FROM pgscale.relocate_indexes('t_x', 'regress_fast', mode => 'rebuild');
 ROLLBACK;
 
 -- cancel, undo, wait
-SELECT pgscale.relocate_index('t_x', 'regress_fast', mode => 'rebuild') AS job \gset
+SELECT pgscale.relocate_indexes('t_x', 'regress_fast', mode => 'rebuild') AS job \gset
 SELECT state FROM pgscale.relocation_jobs WHERE job = :job;
 CALL pgscale.relocation_wait(:job, '1 ms');
 SELECT * FROM refusal(format('relocation_undo(%s)', :job));
@@ -326,23 +328,23 @@ ROLLBACK;
 CREATE ROLE regress_mover;
 CREATE ROLE regress_other;
 GRANT USAGE ON SCHEMA pgscale, pgscale_internal TO regress_mover, regress_other;
-GRANT EXECUTE ON FUNCTION pgscale.relocate_index(regclass, name, boolean, boolean, text), pgscale.relocate_indexes(regclass, name, boolean, boolean, text),
+GRANT EXECUTE ON FUNCTION pgscale.relocate_indexes(regclass, name, boolean, boolean, text),
     pgscale.relocate_table(regclass, name, text, interval, boolean), pgscale.relocation_cancel(bigint), pgscale.relocation_undo(bigint)
     TO regress_mover, regress_other;
 GRANT EXECUTE ON FUNCTION refusal(text) TO regress_mover, regress_other;
 CREATE TABLE own (id int PRIMARY KEY);
 ALTER TABLE own OWNER TO regress_mover;
 SET ROLE regress_mover;
-SELECT * FROM refusal($$relocate_index('own_pkey', 'regress_fast', mode => 'rebuild')$$);
+SELECT * FROM refusal($$relocate_indexes('own_pkey', 'regress_fast', mode => 'rebuild')$$);
 RESET ROLE;
 GRANT CREATE ON TABLESPACE regress_fast TO regress_mover, regress_other;
 SET ROLE regress_mover;
-SELECT pgscale.relocate_index('own_pkey', 'regress_fast', mode => 'rebuild') AS job \gset
+SELECT pgscale.relocate_indexes('own_pkey', 'regress_fast', mode => 'rebuild') AS job \gset
 SELECT call, regexp_replace(answer, 'From PostgreSQL.*', '') FROM unnest(ARRAY[
-    $$relocate_index('t_x', 'regress_fast', mode => 'rebuild')$$,
+    $$relocate_indexes('t_x', 'regress_fast', mode => 'rebuild')$$,
     $$relocate_table('t', 'regress_fast')$$,
     $$relocate_indexes('t', 'regress_fast', mode => 'online')$$,
-    $$relocate_all_indexes('pg_default', 'regress_fast', mode => 'rebuild')$$,
+    $$relocate_tablespace('pg_default', 'regress_fast', 'indexes', mode => 'rebuild')$$,
     $$relocate_tablespace('pg_default', 'regress_fast')$$]) call, refusal(call) answer;
 TABLE pgscale.relocation_jobs;
 TABLE pgscale_internal.relocation_job;
@@ -365,7 +367,7 @@ SELECT format($$CREATE FUNCTION evil.equal(a %1$s, b %1$s) RETURNS boolean LANGU
 CREATE OPERATOR evil.= (LEFTARG = %1$s, RIGHTARG = %1$s, FUNCTION = evil.equal)$$, type) FROM unnest('{bigint, oid, text}'::text[]) type \gexec
 SET search_path = evil, pg_catalog;
 SELECT pgscale.relocation_cancel(:job);
-SELECT count(*) FROM pgscale.relocate_index('relocate.own_pkey', 'regress_fast', mode => 'rebuild');
+SELECT count(*) FROM pgscale.relocate_indexes('relocate.own_pkey', 'regress_fast', mode => 'rebuild');
 SET search_path = relocate, public;
 RESET ROLE;
 SELECT * FROM jobs();
@@ -374,7 +376,7 @@ SELECT * FROM clear();
 -- a table of that name counts only while it is the extension's and a superuser's
 BEGIN;
 ALTER EXTENSION pgscale DROP TABLE pgscale_internal.relocation_job;
-SELECT answer FROM unnest('{"relocate_index(''t_x'', ''regress_fast'', mode => ''rebuild'')",relocation_cancel(1),relocation_undo(1)}'::text[]) call, refusal(call) answer;
+SELECT answer FROM unnest('{"relocate_indexes(''t_x'', ''regress_fast'', mode => ''rebuild'')",relocation_cancel(1),relocation_undo(1)}'::text[]) call, refusal(call) answer;
 ROLLBACK;
 BEGIN;
 ALTER TABLE pgscale_internal.relocation_job OWNER TO regress_other;
@@ -382,7 +384,7 @@ SELECT answer FROM refusal('relocation_cancel(1)') answer;
 ROLLBACK;
 
 -- goes without a trace, with jobs in the queue
-SELECT count(*) FROM pgscale.relocate_index('t_x', 'regress_fast', mode => 'rebuild');
+SELECT count(*) FROM pgscale.relocate_indexes('t_x', 'regress_fast', mode => 'rebuild');
 DROP EXTENSION pgscale;
 SELECT count(*) FROM pg_namespace WHERE nspname = 'pgscale';
 SELECT indexrelid::regclass, indisvalid FROM pg_index WHERE indrelid = 't'::regclass ORDER BY 1;

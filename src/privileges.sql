@@ -19,7 +19,7 @@ GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_may_move_online(oid), pgsc
     pgscale_internal.relocation_bytes(oid, boolean, boolean), pgscale_internal.relocation_database_bytes(oid, oid) TO PUBLIC;
 -- reports the privilege that relocation_plan() needs
 GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_plan_check(name, bigint, interval) TO PUBLIC;
--- a part of relocate_index(): each role is shown only what pg_stats would show it
+-- a part of relocate_indexes(): each role is shown only what pg_stats would show it
 GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_btree_bytes(oid, double precision), pgscale_internal.relocation_index_mode(oid) TO PUBLIC;
 -- a part of report(), which shows each role only what that role may see
 GRANT EXECUTE ON FUNCTION pgscale_internal.past_keep(timestamptz, timestamptz) TO PUBLIC;

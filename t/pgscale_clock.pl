@@ -121,7 +121,7 @@ jobs_wait();
 $db->sql(q{CREATE TABLESPACE other LOCATION ''});
 $db->sql('CREATE INDEX t_id ON t (id)');
 set_clock($HOURS);
-my $job = $db->sql(q{SELECT pgscale.relocate_index('t_id', 'other', mode => 'rebuild')});
+my $job = $db->sql(q{SELECT pgscale.relocate_indexes('t_id', 'other', mode => 'rebuild')});
 my $waiting = session($node);
 $waiting->start("CALL pgscale.relocation_wait($job, '2 s')");
 $db->poll_ok('SELECT wait_event FROM pg_stat_activity WHERE pid = ' . $waiting->pid, 'a session waits for it', 'Extension');
@@ -133,7 +133,7 @@ $db->poll_ok("SELECT state FROM pgscale.relocation_jobs WHERE job = $job", 'a jo
 # While a session is about to cancel such a job, it is looked at once a second.
 jobs_wait();
 set_clock($HOURS);
-$job = $db->sql(q{SELECT pgscale.relocate_index('t_id', 'pg_default', mode => 'rebuild')});
+$job = $db->sql(q{SELECT pgscale.relocate_indexes('t_id', 'pg_default', mode => 'rebuild')});
 set_clock(0);
 my $cancelling = session($node);
 $cancelling->sql("BEGIN; SELECT pgscale.relocation_cancel($job)");

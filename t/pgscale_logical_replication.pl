@@ -42,7 +42,7 @@ replicates_ok('a change of a setting');
 $p->sql(q{CALL pgscale.revert(1)});
 replicates_ok('a revert');
 $p->sql(q{CREATE TABLESPACE other LOCATION ''});
-$p->sql(q{SELECT pgscale.relocate_index('t_pkey', 'other', mode => 'rebuild')});
+$p->sql(q{SELECT pgscale.relocate_indexes('t_pkey', 'other', mode => 'rebuild')});
 $p->poll_ok('SELECT state FROM pgscale.relocation_jobs', 'a job', 'done');
 replicates_ok('a job');
 $p->sql(q{BEGIN; INSERT INTO t VALUES (0);

@@ -91,7 +91,7 @@ $db->sql('REVOKE ALL ON PARAMETER pgscale.sweeper FROM operator');
 my $folder = $node->basedir . '/ssd';
 mkdir $folder or die $!;
 $db->sql($_) for 'ALTER SYSTEM SET pgscale.relocation_workers = 0', 'SELECT pg_reload_conf()', "CREATE TABLESPACE ssd LOCATION '$folder'",
-    'CREATE TABLE orders (id int PRIMARY KEY)', q{SELECT pgscale.relocate_index('orders_pkey', 'ssd', mode => 'rebuild')};
+    'CREATE TABLE orders (id int PRIMARY KEY)', q{SELECT pgscale.relocate_indexes('orders_pkey', 'ssd', mode => 'rebuild')};
 is($db->sql($statement), 'job|public.orders_pkey|queued', 'a job');
 $db->sql('SELECT pgscale.relocation_cancel(job) FROM pgscale.relocation_jobs');
 is($db->sql($statement), '', 'and none once it has ended');

@@ -79,7 +79,7 @@ my @tablespace = ('REVOKE CREATE ON TABLESPACE fast FROM mover', 'GRANT CREATE O
 for my $case (
     [ 'the ownership', $table, 'ALTER TABLE t OWNER TO another', 'ALTER TABLE t OWNER TO mover', 'must be owner of table' ],
     [ 'CREATE on the tablespace', $table, @tablespace ],
-    [ 'CREATE on the tablespace, of an index', q{relocate_index('t_pkey', 'fast', mode => 'online')}, @tablespace ])
+    [ 'CREATE on the tablespace, of an index', q{relocate_indexes('t_pkey', 'fast', mode => 'online')}, @tablespace ])
 {
     my ($name, $call, $lose, $regain, $message) = @$case;
     my ($holder, $job) = held_online('t', $call, undef, $mover);

@@ -127,11 +127,11 @@ $db->sql('CREATE DATABASE fresh');
 my $fresh = session($node, dbname => 'fresh');
 $fresh->sql('CREATE EXTENSION pgscale; CREATE TABLE f (id int PRIMARY KEY)');
 chmod 0555, $node->data_dir . '/pg_stat' or die $!;
-my ($state, $text) = $fresh->try(q{SELECT pgscale.relocate_index('f_pkey', 'fast', mode => 'rebuild')});
+my ($state, $text) = $fresh->try(q{SELECT pgscale.relocate_indexes('f_pkey', 'fast', mode => 'rebuild')});
 like("$state $text", qr/^58030 .*HINT:  The server log says why "pg_stat/s, 'what cannot be written down is refused');
 chmod 0700, $node->data_dir . '/pg_stat' or die $!;
 is($fresh->sql('SELECT count(*) FROM pgscale.relocation_jobs'), 0, 'and is no job');
-ended_ok(ask(q{relocate_index('f_pkey', 'fast', mode => 'rebuild')}, $fresh), 'done', 'later it is', 'state', $fresh);
+ended_ok(ask(q{relocate_indexes('f_pkey', 'fast', mode => 'rebuild')}, $fresh), 'done', 'later it is', 'state', $fresh);
 $fresh->quit;
 
 ### A disk that goes away while an online move copies to it, and comes back later
@@ -221,7 +221,7 @@ sub overwrite
 sub path { my $relation = shift; return $node->data_dir . '/' . $db->sql("SELECT pg_relation_filepath('$relation')"); }
 
 my %move = (damaged => q{relocate_table('damaged', 'fast')},
-    damaged_pkey => q{relocate_index('damaged_pkey', 'fast', mode => 'online')});
+    damaged_pkey => q{relocate_indexes('damaged_pkey', 'fast', mode => 'online')});
 my $by_index = 'SET enable_seqscan = off; SET enable_indexscan = off; SET enable_bitmapscan = off; SELECT count(*) FROM damaged';
 
 # [relation, setting, what reads it, offset within its page 3, bytes there, what that session sees]

@@ -39,7 +39,7 @@ $mallory->sql('CREATE OPERATOR public.= (LEFTARG = "char", RIGHTARG = "char", FU
 launching('off');
 my $careless = session($node);
 $careless->sql('SET search_path = public, pg_catalog');
-$careless->try(q{SELECT pgscale.relocate_all_indexes('pg_default', 'fast', mode => 'rebuild')});
+$careless->try(q{SELECT pgscale.relocate_tablespace('pg_default', 'fast', 'indexes', mode => 'rebuild')});
 $careless->quit;
 unharmed();
 $mallory->sql('DROP FUNCTION public.same CASCADE');
@@ -232,7 +232,7 @@ CREATE ROLE owning LOGIN;
 GRANT CREATE ON SCHEMA public TO owning;
 GRANT CREATE ON TABLESPACE fast TO owning;
 GRANT USAGE ON SCHEMA pgscale, pgscale_internal TO owning;
-GRANT EXECUTE ON FUNCTION pgscale.relocate_index(regclass, name, boolean, boolean, text) TO owning;
+GRANT EXECUTE ON FUNCTION pgscale.relocate_indexes(regclass, name, boolean, boolean, text) TO owning;
 GRANT SELECT ON pgscale.relocation_jobs TO owning;
 SET ROLE owning;
 CREATE TABLE fail ();

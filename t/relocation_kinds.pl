@@ -165,7 +165,7 @@ is($db->sql($moved), 0, 'they are where they were');
 my ($state, $text) = $db->try("SELECT pgscale.relocation_undo($jobs[0])");
 like("$state $text", qr/^55000 .*relocation job $jobs[0] is done, and there is nothing to undo\nHINT:  Only what a job has moved/s,
     'nothing is undone twice');
-@jobs = ask(q{relocate_index('t_gin', 'fast', mode => 'rebuild')});
+@jobs = ask(q{relocate_indexes('t_gin', 'fast', mode => 'rebuild')});
 done_ok('once more', @jobs);
 $db->sql('DROP INDEX t_gin; CREATE INDEX t_gin ON t USING gin (a) WITH (fastupdate = off)');
 is(($db->try("SELECT pgscale.relocation_undo($jobs[0])"))[0], '42704', 'nor is what has been built anew');

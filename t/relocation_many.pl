@@ -85,7 +85,7 @@ INSERT INTO load_on DEFAULT VALUES;
 EOQ
 my @loading = map { session($node) } 1 .. 3;
 $_->start('CALL load()') for @loading;
-done_ok('beside the load', ask("relocate_index('counters_key', '$_')")) for qw(fast other fast other);
+done_ok('beside the load', ask("relocate_indexes('counters_key', '$_')")) for qw(fast other fast other);
 $db->sql('DELETE FROM load_on');
 is(($_->finish)[0], '00000', 'the load has ended') for @loading;
 is($db->sql('SELECT sum(violations), bool_and(done > 0) FROM counted'), '0|t', 'an online move causes no unique violation');
@@ -93,11 +93,11 @@ is($db->sql(q{SELECT DISTINCT mode FROM pgscale.relocation_jobs WHERE kind = 'in
 
 $db->sql(q{CREATE INDEX counters_n ON counters (n); SET client_min_messages = notice});
 my $warned = qr/NOTICE:  00000: while 1 unique index is built anew, INSERT ... ON CONFLICT may raise .*HINT:  mode => 'online'/s;
-like(($db->try(q{SELECT pgscale.relocate_index('counters_key', 'fast', mode => 'rebuild')}))[1], $warned,
+like(($db->try(q{SELECT pgscale.relocate_indexes('counters_key', 'fast', mode => 'rebuild')}))[1], $warned,
     'a rebuild says that it may');
 done_ok('a rebuild', my $rebuilt = $db->sql('SELECT max(job) FROM pgscale.relocation_jobs'));
 like(($db->try("SELECT pgscale.relocation_undo($rebuilt)"))[1], $warned, 'so does its undo');
-for my $quiet (q{relocate_index('counters_n', 'fast', mode => 'rebuild')}, q{relocate_index('counters_n', 'fast')})
+for my $quiet (q{relocate_indexes('counters_n', 'fast', mode => 'rebuild')}, q{relocate_indexes('counters_n', 'fast')})
 {
     done_ok('all before', $db->sql('SELECT max(job) FROM pgscale.relocation_jobs'));
     $db->sql('ALTER INDEX counters_n SET TABLESPACE pg_default');
@@ -128,9 +128,9 @@ workers_gone();
 # from 17 on, an index is built with a safe search_path
 for my $index ('computed_failing', server_major() >= 17 ? 'computed_careless' : ())
 {
-    my ($job) = ask("relocate_index('$index', 'fast', mode => 'rebuild')");
+    my ($job) = ask("relocate_indexes('$index', 'fast', mode => 'rebuild')");
     ended_ok($job, 'failed|t', "$index: the rebuild fails, and says what does not", q{state, message LIKE '%mode => ''online''%'});
-    done_ok("$index: the online move", ask("relocate_index('$index', 'fast')"));
+    done_ok("$index: the online move", ask("relocate_indexes('$index', 'fast')"));
 }
 
 ### A job that its worker ends while another one looks for rows of workers that are gone

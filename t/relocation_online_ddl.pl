@@ -54,7 +54,7 @@ for my $case (
 
     table();
     $db->sql('INSERT INTO t SELECT i, i FROM generate_series(1000, 40000) i') if $kind eq 'index';
-    my ($job) = copying($kind eq 'table' ? q{relocate_table('t', 'fast')} : q{relocate_index('t_n', 'fast', mode => 'online')});
+    my ($job) = copying($kind eq 'table' ? q{relocate_table('t', 'fast')} : q{relocate_indexes('t_n', 'fast', mode => 'online')});
     my ($state, $text) = $ddl->try($statement);
     is($state, '00000', "beside a copy: $name") or diag $text;
     my $rows = $statement =~ /DROP TABLE/ ? '' : rows($db, 't');

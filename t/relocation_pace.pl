@@ -192,7 +192,7 @@ my ($from, $to) = map { $db->sql("SELECT to_char(clock_timestamp() + interval '$
 my $zone = $db->sql('SHOW timezone');
 $db->set('log_timezone', $zone);
 $db->set('pgscale.relocation_hours', "$from-$to");
-my ($job) = ask(q{relocate_index('t_pkey', 'fast', mode => 'rebuild')});
+my ($job) = ask(q{relocate_indexes('t_pkey', 'fast', mode => 'rebuild')});
 job_ok($job, q{state, sqlstate, attempts, message}, "waiting|55006|0|pgscale.relocation_hours begin at $from ($zone)",
     'a job waits for its hours');
 $db->set('pgscale.relocation_hours', '');

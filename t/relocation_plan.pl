@@ -88,7 +88,7 @@ SKIP:
     my ($job, $suggested);
     in_time_ok(sub {
         ended($db->sql("SELECT pgscale.relocation_undo($job)")) if $job;
-        ($job) = ask(q{relocate_index('t_n', 'fast', mode => 'rebuild')});
+        ($job) = ask(q{relocate_indexes('t_n', 'fast', mode => 'rebuild')});
         ended($job);
         ($suggested) = of_job($job, 'message')
             =~ /^the disk of "fast" suggests ALTER TABLESPACE fast SET \(random_page_cost = ([\d.]+)\); /;
@@ -338,7 +338,7 @@ is($row{t}{size_after_bytes}, $row{t}{size_bytes}, 'a table stays as large');
 for my $row (grep { $_->{statement} } values %row)
 {
     my ($kind, $what) = $row->{statement} =~
-      /\ASELECT pgscale\.relocate_(index|table)\((.*), 'fast'(?:, mode => 'lock')?\);\z/s;
+      /\ASELECT pgscale\.relocate_(index|table)(?:es)?\((.*), 'fast'(?:, mode => 'lock')?\);\z/s;
     is($kind . $db->sql("SELECT $what\::regclass::oid"), "$row->{kind}$row->{oid}", "a statement: $what");
 }
 is(join(' ', map { $row{$_}{statement} =~ /mode => '(\w+)'/ ? $1 : '-' } qw(t toasted t_n unlogged excluding_id_excl)),

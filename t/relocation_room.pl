@@ -83,7 +83,7 @@ SKIP:
     $db->sql('CREATE TABLE n (id int, n int PRIMARY KEY); INSERT INTO n SELECT i, i FROM generate_series(1, 150000) i; '
           . 'CREATE INDEX n_wide ON n ((id::bigint), (n::bigint)); CHECKPOINT');
     clean_ok();
-    my $rebuild = "pgscale.relocate_index('%s', 'small', mode => 'rebuild')";
+    my $rebuild = "pgscale.relocate_indexes('%s', 'small', mode => 'rebuild')";
     $fill->(8);
     my $needed = $db->sql(q{SELECT ceil(1.2 * pg_table_size('keys_pkey') / 1048576)});
     like(join(' ', $db->try('SELECT ' . sprintf $rebuild, 'keys_pkey')), qr/^53100 .* [78] MB are free, $needed MB are needed/,

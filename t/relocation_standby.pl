@@ -50,9 +50,9 @@ sub goes_on_ok
 my $one = copy_of($node, 'one', has_streaming => 1);
 my $two = copy_of($one, 'two', has_streaming => 1);
 my $there = session($one);
-my $rebuild = q{relocate_index('t_pkey', '%s', mode => 'rebuild')};
+my $rebuild = q{relocate_indexes('t_pkey', '%s', mode => 'rebuild')};
 is(($there->try("SELECT * FROM pgscale.$_"))[0], '25006', "on a standby: $_")
-  for sprintf($rebuild, 'other'), q{relocate_table('t', 'other', 'lock')}, q{relocate_all_indexes('pg_default', 'other')},
+  for sprintf($rebuild, 'other'), q{relocate_table('t', 'other', 'lock')}, q{relocate_tablespace('pg_default', 'other', 'indexes')},
   'relocation_cancel(1)', 'relocation_undo(1)';
 my ($first) = ask(sprintf $rebuild, 'fast');
 done_ok('a job', $first);

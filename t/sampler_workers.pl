@@ -82,7 +82,7 @@ $db->sql(q{CREATE TABLESPACE elsewhere LOCATION ''; CREATE TABLE t (i int PRIMAR
 $db->sql('SET client_min_messages = warning');
 my $blocker = session($node);
 $blocker->sql('BEGIN; LOCK t');
-my $job = $db->sql(q{SELECT pgscale.relocate_index('t_pkey', 'elsewhere', mode => 'rebuild')});
+my $job = $db->sql(q{SELECT pgscale.relocate_indexes('t_pkey', 'elsewhere', mode => 'rebuild')});
 workers_ok('a job: the launcher', 'relocation');
 $blocker->sql('COMMIT');
 $db->poll_ok("SELECT state FROM pgscale.relocation_jobs WHERE job = $job", 'which has it done', 'done');
@@ -91,7 +91,7 @@ my $relocation = q{SELECT state FROM pgscale.health WHERE feature = 'relocation'
 is($db->sql($relocation), 'idle', 'health knows that it need not be there');
 $db->set('pgscale.relocation_workers', 0);
 $db->poll_ok($relocation, 'relocation off', 'off');
-$job = $db->sql(q{SELECT pgscale.relocate_index('t_pkey', 'pg_default', mode => 'rebuild')});
+$job = $db->sql(q{SELECT pgscale.relocate_indexes('t_pkey', 'pg_default', mode => 'rebuild')});
 $db = restarted($db, $node);
 $db->poll_ok(q{SELECT state FROM pgscale.health WHERE feature = 'sampler'}, 'after a restart', 'working');
 workers_ok('a job that may not start: no launcher');
@@ -99,7 +99,7 @@ $db->set('pgscale.relocation_workers');
 $db->poll_ok("SELECT state FROM pgscale.relocation_jobs WHERE job = $job", 'switched on, a job of before the restart is done',
     'done');
 workers_ok('and the launcher goes');
-$db->sql(q{BEGIN; SELECT pgscale.relocate_index('t_pkey', 'elsewhere', mode => 'rebuild'); ROLLBACK});
+$db->sql(q{BEGIN; SELECT pgscale.relocate_indexes('t_pkey', 'elsewhere', mode => 'rebuild'); ROLLBACK});
 workers_ok('nor is it there for a job that was taken back');
 
 # No free slot: said, and tried again

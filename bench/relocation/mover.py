@@ -12,12 +12,8 @@ def request(connection, statement, *parameters):
     return [job for job, in run(connection, statement, *parameters)]
 
 
-def relocate_index(connection, index, tablespace):
-    return request(connection, "SELECT pgscale.relocate_index(%s::regclass, %s, mode => 'rebuild')", index, tablespace)
-
-
-def relocate_indexes(connection, table, tablespace):
-    return request(connection, "SELECT pgscale.relocate_indexes(%s::regclass, %s, mode => 'rebuild')", table, tablespace)
+def relocate_indexes(connection, relation, tablespace):
+    return request(connection, "SELECT pgscale.relocate_indexes(%s::regclass, %s, mode => 'rebuild')", relation, tablespace)
 
 
 def relocate_table(connection, table, tablespace):
@@ -40,7 +36,7 @@ def wait(connection, jobs):
 
 def by_pgscale(server, index, tablespace):
     with contextlib.closing(server.connect()) as connection:
-        wait(connection, relocate_index(connection, index, tablespace))
+        wait(connection, relocate_indexes(connection, index, tablespace))
 
 
 def by_alter_index(server, index, tablespace):

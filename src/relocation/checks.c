@@ -219,7 +219,7 @@ pgscale_relocation_check_online(Oid relation, int elevel)
 		ereport(elevel,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("\"%s\" is unlogged, and its changes cannot be followed", name),
-				 errhint(is_index ? "pgscale.relocate_index(..., mode => 'rebuild') moves an unlogged index." :
+				 errhint(is_index ? "pgscale.relocate_indexes(..., mode => 'rebuild') moves an unlogged index." :
 						 "pgscale.relocate_table(..., mode => 'lock') moves an unlogged table, and blocks all use of it meanwhile.")));
 		return false;
 	}
@@ -229,7 +229,7 @@ pgscale_relocation_check_online(Oid relation, int elevel)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("\"%s\" has access method \"%s\", which may log changes that a copy cannot follow", name,
 						get_am_name(pgscale_relocation_am_of(relation))),
-				 errhint(is_index ? "pgscale.relocate_index(..., mode => 'rebuild') builds the index anew." :
+				 errhint(is_index ? "pgscale.relocate_indexes(..., mode => 'rebuild') builds the index anew." :
 						 "pgscale.relocate_table(..., mode => 'lock') moves the table, and blocks all use of it meanwhile.")));
 		return false;
 	}
@@ -244,17 +244,17 @@ pgscale_relocation_may_move_online(PG_FUNCTION_ARGS)
 }
 
 static bool
-check_index_tuple(Form_pg_class class, Form_pg_index index, Oid target, PgscaleRelocationMode mode, int elevel)
+check_index(Form_pg_class class, Form_pg_index index, const PgscaleRelocationJob *job, int elevel)
 {
 	const char *name = NameStr(class->relname);
 
-	if (mode == PGSCALE_RELOCATE_ONLINE && !pgscale_owns_relation(index->indexrelid))
+	if (job->mode == PGSCALE_RELOCATE_ONLINE && !pgscale_owns_relation(index->indexrelid))
 	{
 		ereport(elevel,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("must be owner of index \"%s\"", name),
 				 pgscale_compat_may_reindex(index->indexrelid, index->indrelid)
-				 ? errhint("pgscale.relocate_index(..., mode => 'rebuild') moves it with the privilege MAINTAIN.")
+				 ? errhint("pgscale.relocate_indexes(..., mode => 'rebuild') moves it with the privilege MAINTAIN.")
 				 : errhint("Ask its owner, or a superuser, to move it.")));
 		return false;
 	}
@@ -266,7 +266,7 @@ check_index_tuple(Form_pg_class class, Form_pg_index index, Oid target, PgscaleR
 				 errhint("From PostgreSQL 17 on, the privilege MAINTAIN on its table is enough.")));
 		return false;
 	}
-	if (!check_class(index->indexrelid, class, target, elevel))
+	if (!check_class(index->indexrelid, class, job->target, elevel))
 		return false;
 	if (!index->indisvalid || !index->indisready || !index->indislive)
 	{
@@ -278,7 +278,7 @@ check_index_tuple(Form_pg_class class, Form_pg_index index, Oid target, PgscaleR
 				 : errhint("An interrupted CREATE INDEX or REINDEX CONCURRENTLY has left it: drop it, or REINDEX it, first.")));
 		return false;
 	}
-	if (mode == PGSCALE_RELOCATE_ONLINE)
+	if (job->mode == PGSCALE_RELOCATE_ONLINE)
 		return pgscale_relocation_check_online(index->indexrelid, elevel);
 	if (index->indisexclusion)
 	{
@@ -288,7 +288,7 @@ check_index_tuple(Form_pg_class class, Form_pg_index index, Oid target, PgscaleR
 				 ? errmsg("index \"%s\" belongs to a key WITHOUT OVERLAPS, which cannot be built concurrently", name)
 				 : errmsg("index \"%s\" belongs to an exclusion constraint, which cannot be built concurrently", name),
 				 class->relpersistence == RELPERSISTENCE_PERMANENT
-				 ? errhint("pgscale.relocate_index(..., mode => 'online') moves it.")
+				 ? errhint("pgscale.relocate_indexes(..., mode => 'online') moves it.")
 				 : errhint("ALTER INDEX ... SET TABLESPACE moves it, and blocks all use of its table meanwhile.")));
 		return false;
 	}
@@ -302,26 +302,6 @@ relocation_raise_no_relation(Oid oid)
 			(errcode(ERRCODE_UNDEFINED_OBJECT),
 			 errmsg("relation with OID %u does not exist", oid),
 			 errhint("Name a relation of the database that you are connected to.")));
-}
-
-bool
-pgscale_relocation_check_index(Oid index, Oid target, PgscaleRelocationMode mode, int elevel)
-{
-	HeapTuple	class = SearchSysCache1(RELOID, ObjectIdGetDatum(index));
-	HeapTuple	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(index));
-	bool		fit;
-
-	if (!HeapTupleIsValid(class))
-		relocation_raise_no_relation(index);
-	if (!HeapTupleIsValid(tuple))
-		ereport(ERROR,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("\"%s\" is not an index", NameStr(((Form_pg_class) GETSTRUCT(class))->relname)),
-				 errhint("pgscale.relocate_indexes() moves all indexes of a table, pgscale.relocate_table() the table itself.")));
-	fit = check_index_tuple((Form_pg_class) GETSTRUCT(class), (Form_pg_index) GETSTRUCT(tuple), target, mode, elevel);
-	ReleaseSysCache(tuple);
-	ReleaseSysCache(class);
-	return fit;
 }
 
 void
@@ -341,21 +321,27 @@ pgscale_relocation_check_is_table(Oid relation)
 			ereport(ERROR,
 					(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 					 errmsg("\"%s\" is not a table", get_rel_name(relation)),
-					 errhint("Name a table, a partitioned table or a materialized view.")));
+					 errhint("Name a table, a partitioned table or a materialized view; for relocate_indexes(), also an index.")));
 	}
 }
 
 bool
-pgscale_relocation_check_table(Oid table, Oid target, PgscaleRelocationMode mode, int elevel)
+pgscale_relocation_check(const PgscaleRelocationJob *job, int elevel)
 {
-	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table));
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(job->relation));
+	HeapTuple	index = job->is_table ? NULL : SearchSysCache1(INDEXRELID, ObjectIdGetDatum(job->relation));
 	Form_pg_class class;
 	bool		fit;
 
-	if (!HeapTupleIsValid(tuple))
-		relocation_raise_no_relation(table);
+	if (!HeapTupleIsValid(tuple) || (!job->is_table && !HeapTupleIsValid(index)))
+		relocation_raise_no_relation(job->relation);
 	class = (Form_pg_class) GETSTRUCT(tuple);
-	if (!pgscale_owns_relation(table))
+	if (!job->is_table)
+	{
+		fit = check_index(class, (Form_pg_index) GETSTRUCT(index), job, elevel);
+		ReleaseSysCache(index);
+	}
+	else if (!pgscale_owns_relation(job->relation))
 	{
 		ereport(elevel,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
@@ -364,8 +350,8 @@ pgscale_relocation_check_table(Oid table, Oid target, PgscaleRelocationMode mode
 		fit = false;
 	}
 	else
-		fit = check_class(table, class, target, elevel) &&
-			(mode != PGSCALE_RELOCATE_ONLINE || pgscale_relocation_check_online(table, elevel));
+		fit = check_class(job->relation, class, job->target, elevel) &&
+			(job->mode != PGSCALE_RELOCATE_ONLINE || pgscale_relocation_check_online(job->relation, elevel));
 	ReleaseSysCache(tuple);
 	return fit;
 }
@@ -375,10 +361,7 @@ pgscale_relocation_check_job(const PgscaleRelocationJob *job)
 {
 	pgscale_relocation_check_there(job->relation, job->is_table);
 	pgscale_relocation_check_target(job->target);
-	if (job->is_table)
-		(void) pgscale_relocation_check_table(job->relation, job->target, job->mode, ERROR);
-	else
-		(void) pgscale_relocation_check_index(job->relation, job->target, job->mode, ERROR);
+	(void) pgscale_relocation_check(job, ERROR);
 }
 
 int64

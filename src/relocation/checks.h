@@ -44,11 +44,10 @@ extern void pgscale_relocation_check_target(Oid tablespace);
 extern void pgscale_relocation_check_is_table(Oid relation);
 
 /*
- * Is it fit to be moved there?  What speaks against it is reported at this
+ * Is the job's relation fit to be moved to its target, in its mode?  What speaks against it is reported at this
  * level, with an errcode, and is an error or answered with false.
  */
-extern bool pgscale_relocation_check_index(Oid index, Oid target, PgscaleRelocationMode mode, int elevel);
-extern bool pgscale_relocation_check_table(Oid table, Oid target, PgscaleRelocationMode mode, int elevel);
+extern bool pgscale_relocation_check(const PgscaleRelocationJob *job, int elevel);
 
 /* The same of an online move: can the changes of its files be followed? */
 extern bool pgscale_relocation_check_online(Oid relation, int elevel);

@@ -313,7 +313,7 @@ BEGIN
            pgscale_internal.three_digits(r.here_ms / nullif(r.reads, 0)), pgscale_internal.three_digits(r.there / nullif(r.reads, 0)),
            pgscale_internal.three_digits(r.saved), pgscale_internal.three_digits(r.saved / greatest(r.size_after_bytes, 1) * 1024 ^ 3),
            pgscale_internal.three_digits(e.move_s), e.wal_bytes, e.space_bytes, coalesce(g.chosen, false),
-           format('SELECT pgscale.relocate_%s(%L, %L%s);', r.kind, r.name, relocation_plan.tablespace,
+           format('SELECT pgscale.relocate_%s(%L, %L%s);', CASE r.kind WHEN 'index' THEN 'indexes' ELSE r.kind END, r.name, relocation_plan.tablespace,
                   CASE WHEN r.mode IN ('rebuild', 'lock') THEN format(', mode => %L', r.mode) END),
            CASE WHEN r.built THEN 'discarded: built or rewritten during the window'
                 ELSE concat_ws('; ',

@@ -133,32 +133,14 @@ COMMENT ON COLUMN pgscale.relocation_jobs.sqlstate IS 'SQLSTATE of the last atte
 COMMENT ON COLUMN pgscale.relocation_jobs.message IS
 'error of the last attempt, or what the job waits for, as the processes that use the relation; of a job that is done, why amcheck could not check the index, and a suggestion for the new disk';
 
-CREATE FUNCTION pgscale.relocate_index(
-    index regclass, tablespace name, amcheck boolean DEFAULT false, prewarm boolean DEFAULT false,
-    mode text DEFAULT 'online')
-RETURNS SETOF bigint
-AS 'MODULE_PATHNAME', 'pgscale_relocate_index'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE ROWS 1;
-COMMENT ON FUNCTION pgscale.relocate_index(regclass, name, boolean, boolean, text) IS
-'queues the move of an index, of a partitioned one all leaves, and returns the jobs; mode online copies it as it is, rebuild builds it anew, auto chooses by its bloat; it stays in use in each mode';
-
 CREATE FUNCTION pgscale.relocate_indexes(
-    "table" regclass, tablespace name, amcheck boolean DEFAULT false, prewarm boolean DEFAULT false,
+    relation regclass, tablespace name, amcheck boolean DEFAULT false, prewarm boolean DEFAULT false,
     mode text DEFAULT 'online')
 RETURNS SETOF bigint
 AS 'MODULE_PATHNAME', 'pgscale_relocate_indexes'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE ROWS 10;
 COMMENT ON FUNCTION pgscale.relocate_indexes(regclass, name, boolean, boolean, text) IS
-'queues the moves of all indexes of a table and of its partitions, while they are in use, and returns the jobs';
-
-CREATE FUNCTION pgscale.relocate_all_indexes(
-    source name, tablespace name, amcheck boolean DEFAULT false, prewarm boolean DEFAULT false,
-    mode text DEFAULT 'online')
-RETURNS SETOF bigint
-AS 'MODULE_PATHNAME', 'pgscale_relocate_all_indexes'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE ROWS 100;
-COMMENT ON FUNCTION pgscale.relocate_all_indexes(name, name, boolean, boolean, text) IS
-'queues the moves of all indexes of this database that are in the source tablespace, while they are in use, and returns the jobs';
+'queues the moves of an index, or of all indexes of a table, and of those of partitions, and returns the jobs; mode online copies an index as it is, rebuild builds it anew, auto chooses by its bloat; it stays in use in each mode';
 
 CREATE FUNCTION pgscale.relocate_table(
     "table" regclass, tablespace name, mode text DEFAULT 'online', lock_timeout interval DEFAULT '1 s',
@@ -169,12 +151,14 @@ LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE ROWS 1;
 COMMENT ON FUNCTION pgscale.relocate_table(regclass, name, text, interval, boolean) IS
 'queues the move of a table, of a partitioned one each partition, and returns the jobs; mode online copies it while it is in use, mode lock blocks its use during the move';
 
-CREATE FUNCTION pgscale.relocate_tablespace(source name, tablespace name)
+CREATE FUNCTION pgscale.relocate_tablespace(
+    source name, tablespace name, what text DEFAULT 'all', amcheck boolean DEFAULT false, prewarm boolean DEFAULT false,
+    mode text DEFAULT 'online')
 RETURNS SETOF bigint
 AS 'MODULE_PATHNAME', 'pgscale_relocate_tablespace'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE ROWS 100;
-COMMENT ON FUNCTION pgscale.relocate_tablespace(name, name) IS
-'queues the moves of all tables and indexes that this database has in the source tablespace, while they are in use, and returns the jobs';
+COMMENT ON FUNCTION pgscale.relocate_tablespace(name, name, text, boolean, boolean, text) IS
+'queues the moves of what this database has in the source tablespace, while it is in use, and returns the jobs: all tables and indexes, or with what => indexes only the indexes, in any mode of relocate_indexes()';
 
 CREATE FUNCTION pgscale.relocation_cancel(job bigint)
 RETURNS boolean
@@ -226,8 +210,8 @@ AS $$
            CASE k.kind WHEN 'temporary tables' THEN 'The setting temp_tablespaces says where new ones are made.'
                        WHEN 'invalid indexes' THEN 'Drop them, or REINDEX them and then move them.'
                        WHEN 'unlogged tables and indexes' THEN
-                       'relocate_table(..., mode => ''lock'') and relocate_index(..., mode => ''rebuild'') move them.'
-                       WHEN 'indexes that cannot move online' THEN 'relocate_index(..., mode => ''rebuild'') builds them anew.'
+                       'relocate_table(..., mode => ''lock'') and relocate_indexes(..., mode => ''rebuild'') move them.'
+                       WHEN 'indexes that cannot move online' THEN 'relocate_indexes(..., mode => ''rebuild'') builds them anew.'
                        WHEN 'tables that cannot move online' THEN 'relocate_table(..., mode => ''lock'') moves them, and blocks all use of them meanwhile.'
                        WHEN 'pgscale''s own relations' THEN 'ALTER TABLE or ALTER INDEX ... SET TABLESPACE moves them, and blocks all use of them meanwhile.'
                        ELSE 'ALTER DATABASE ... SET TABLESPACE moves them, while no session is connected to the database.' END

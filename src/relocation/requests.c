@@ -64,14 +64,22 @@
 /* Between two looks at a job that is awaited. */
 #define LOOK_MS		100
 
-PG_FUNCTION_INFO_V1(pgscale_relocate_index);
 PG_FUNCTION_INFO_V1(pgscale_relocate_indexes);
-PG_FUNCTION_INFO_V1(pgscale_relocate_all_indexes);
 PG_FUNCTION_INFO_V1(pgscale_relocate_table);
 PG_FUNCTION_INFO_V1(pgscale_relocate_tablespace);
 PG_FUNCTION_INFO_V1(pgscale_relocation_cancel);
 PG_FUNCTION_INFO_V1(pgscale_relocation_undo);
 PG_FUNCTION_INFO_V1(pgscale_relocation_wait);
+
+/* As the current user, with names of pg_catalog. */
+static void
+request_query(const char *query, int nargs, const Oid *types, const Datum *values, PgscaleRows *rows)
+{
+	const int	settings = pgscale_sql_names();
+
+	pgscale_sql_query(query, nargs, types, values, true, 0, rows);
+	AtEOXact_GUC(true, settings);
+}
 
 /*
  * Notices
@@ -93,14 +101,12 @@ notice_readers(int64 bytes)
 static void
 notice_standbys(Oid target, int64 bytes)
 {
-	const int	settings = pgscale_sql_names();
 	PgscaleRows rows;
 
-	pgscale_sql_query("SELECT WHERE EXISTS (SELECT FROM pg_replication_slots WHERE slot_type = 'physical') OR EXISTS"
-					  " (SELECT FROM pg_stat_get_wal_senders() w WHERE w.state <> 'backup' AND w.pid NOT IN"
-					  "  (SELECT active_pid FROM pg_replication_slots WHERE active_pid IS NOT NULL))",
-					  0, NULL, NULL, true, 0, &rows);
-	AtEOXact_GUC(true, settings);
+	request_query("SELECT WHERE EXISTS (SELECT FROM pg_replication_slots WHERE slot_type = 'physical') OR EXISTS"
+				  " (SELECT FROM pg_stat_get_wal_senders() w WHERE w.state <> 'backup' AND w.pid NOT IN"
+				  "  (SELECT active_pid FROM pg_replication_slots WHERE active_pid IS NOT NULL))",
+				  0, NULL, NULL, &rows);
 	if (rows.nrows > 0)
 		ereport(NOTICE,
 				(errmsg("each standby needs the same room in tablespace \"%s\": %.1f MB", get_tablespace_name(target), bytes / (double) PGSCALE_MB),
@@ -196,19 +202,17 @@ notice_staying(Oid tablespace)
 {
 	const Oid	types[2] = {OIDOID, OIDOID};
 	const Datum values[2] = {ObjectIdGetDatum(tablespace == MyDatabaseTableSpace ? InvalidOid : tablespace), ObjectIdGetDatum(tablespace)};
-	const int	settings = pgscale_sql_names();
 	PgscaleRows rows;
 
-	pgscale_sql_query("SELECT kind, pg_size_pretty(sum(pgscale_internal.relocation_bytes(relation, true, false))), cure"
-					  "  FROM pgscale_internal.relocation_staying($1) GROUP BY kind, cure"
-					  " UNION ALL "
-					  "SELECT format('relations of other databases (%s)', string_agg(quote_ident(d.datname), ', ' ORDER BY d.datname)),"
-					  "       coalesce(pg_size_pretty(sum(pgscale_internal.relocation_database_bytes($2, d.oid))), 'unknown size'),"
-					  "       'Call pgscale.relocate_tablespace() in each of them.'"
-					  "  FROM pg_tablespace_databases($2) t(oid) JOIN pg_database d USING (oid)"
-					  " WHERE d.datname <> current_database() AND d.datallowconn HAVING count(*) > 0"
-					  " ORDER BY 1", lengthof(types), types, values, true, 0, &rows);
-	AtEOXact_GUC(true, settings);
+	request_query("SELECT kind, pg_size_pretty(sum(pgscale_internal.relocation_bytes(relation, true, false))), cure"
+				  "  FROM pgscale_internal.relocation_staying($1) GROUP BY kind, cure"
+				  " UNION ALL "
+				  "SELECT format('relations of other databases (%s)', string_agg(quote_ident(d.datname), ', ' ORDER BY d.datname)),"
+				  "       coalesce(pg_size_pretty(sum(pgscale_internal.relocation_database_bytes($2, d.oid))), 'unknown size'),"
+				  "       'Call pgscale.relocate_tablespace() in each of them.'"
+				  "  FROM pg_tablespace_databases($2) t(oid) JOIN pg_database d USING (oid)"
+				  " WHERE d.datname <> current_database() AND d.datallowconn HAVING count(*) > 0"
+				  " ORDER BY 1", lengthof(types), types, values, &rows);
 	for (int row = 0; row < rows.nrows; row++)
 		ereport(NOTICE,
 				(errmsg("%s stay in tablespace \"%s\": %s", pgscale_rows_text(&rows, row, 0), get_tablespace_name(tablespace),
@@ -266,38 +270,80 @@ tell_launcher_at_commit(void)
 	tell_launcher = true;
 }
 
-/* Before anything else. Returns the tablespace. */
-static Oid
-begin_request(const char *function, Name tablespace)
+/* What is asked for, and what has come of it so far. */
+typedef struct MoveRequest
 {
+	FunctionCallInfo fcinfo;	/* its result has the jobs; NULL: it has none */
 	Oid			target;
+	PgscaleRelocationMode mode;
+	bool		choose;			/* the mode of each index, instead */
+	bool		amcheck;		/* indexes */
+	bool		prewarm;
+	int			lock_timeout_ms;	/* of mode lock */
+	Oid			source;			/* of the last table that will be locked, and
+								 * the rate from there */
+	double		rate;
+	bool		logged;			/* is there a relation whose move writes WAL? */
+	int			unique_rebuilds;
+} MoveRequest;
+
+/* Before anything else, with the modes that there are besides online. */
+static MoveRequest
+begin_request(FunctionCallInfo fcinfo, const char *function, Name tablespace, const char *mode, PgscaleRelocationMode other,
+			  bool amcheck, bool prewarm)
+{
+	const bool	choose = other == PGSCALE_RELOCATE_REBUILD && strcmp(mode, "auto") == 0;
+	MoveRequest request = {.fcinfo = fcinfo,.mode = PGSCALE_RELOCATE_ONLINE,.choose = choose,.amcheck = amcheck,.prewarm = prewarm};
 
 	pgscale_preload_require();
 	PreventCommandIfReadOnly(function);
 	PreventCommandDuringRecovery(function);
-	target = pgscale_relocation_tablespace_named(NameStr(*tablespace));
-	pgscale_relocation_check_target(target);
-	return target;
+	request.target = pgscale_relocation_tablespace_named(NameStr(*tablespace));
+	pgscale_relocation_check_target(request.target);
+	if (!choose && (!pgscale_relocation_mode_named(mode, &request.mode) ||
+					(request.mode != other && request.mode != PGSCALE_RELOCATE_ONLINE)))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("unknown mode \"%s\"", mode),
+				 errhint(other == PGSCALE_RELOCATE_LOCK ? "It is 'online' or 'lock'." : "It is 'online', 'rebuild' or 'auto'.")));
+	if (amcheck)
+		(void) pgscale_extension_required("amcheck", "amcheck");
+	if (prewarm)
+		(void) pgscale_relocation_prewarm_function();
+	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+	return request;
 }
 
 /* What is in the queue must fit, with that. */
 static void
-end_request(Oid target, bool logged, bool online)
+end_request(const MoveRequest *request)
 {
 	int64		bytes;
 
-	(void) pgscale_relocation_jobs_to(target, &bytes);
-	pgscale_relocation_check_space(target, bytes, logged, online);
-	if (logged)
+	notice_unique_rebuilds(request->unique_rebuilds);
+	(void) pgscale_relocation_jobs_to(request->target, &bytes);
+	pgscale_relocation_check_space(request->target, bytes, request->logged, request->mode == PGSCALE_RELOCATE_ONLINE);
+	if (request->logged)
 		notice_readers(bytes);
-	if (logged && bytes > 0)
-		notice_standbys(target, bytes);
+	if (request->logged && bytes > 0)
+		notice_standbys(request->target, bytes);
 	tell_launcher_at_commit();
 }
 
-/* Adds the job, and its id to the result; if there is one already, says so at this level. */
-static int64
-request_queue(PgscaleRelocationJob *job, int elevel)
+static bool
+is_unique(Oid index)
+{
+	HeapTuple	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(index));
+	const bool	unique = HeapTupleIsValid(tuple) && ((Form_pg_index) GETSTRUCT(tuple))->indisunique;
+
+	if (HeapTupleIsValid(tuple))
+		ReleaseSysCache(tuple);
+	return unique;
+}
+
+/* Adds the job; if there is one of this relation already, says so at this level and returns false. */
+static bool
+request_queue(MoveRequest *request, PgscaleRelocationJob *job, int elevel)
 {
 	int64		other;
 
@@ -306,43 +352,36 @@ request_queue(PgscaleRelocationJob *job, int elevel)
 	job->bytes = pgscale_relocation_size_of(job->relation);
 	job->id = pgscale_relocation_job_add(job, &other);
 	if (job->id == 0)
+	{
 		ereport(elevel,
 				(errcode(ERRCODE_OBJECT_IN_USE),
 				 errmsg("\"%s\" already is to be moved, by job " INT64_FORMAT, get_rel_name(job->relation), other),
 				 errhint("Wait for that job, or end it with pgscale.relocation_cancel().")));
-	return job->id;
-}
-
-static void
-put_id(FunctionCallInfo fcinfo, int64 id)
-{
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	Datum		value = Int64GetDatum(id);
-	bool		isnull = false;
-
-	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, &value, &isnull);
+		return false;
+	}
+	request->logged |= get_rel_persistence(job->relation) == RELPERSISTENCE_PERMANENT;
+	request->unique_rebuilds += job->mode == PGSCALE_RELOCATE_REBUILD && is_unique(job->relation);
+	return true;
 }
 
 /*
- * Those with storage below one that is partitioned, or itself; with parents first the partitioned ones, whose tablespace is that of
+ * Those with storage below one that is partitioned, or itself; online first the partitioned ones, whose tablespace is that of
  * new partitions.  Where there is none, raises an error with this hint, unless that is NULL.
  */
 static List *
-request_leaves(Oid relation, bool parents, const char *hint)
+request_leaves(const MoveRequest *request, Oid relation, const char *hint)
 {
-	List	   *all;
 	List	   *leaves = NIL;
 	List	   *found = NIL;
 	ListCell   *cell;
 
 	if (!pgscale_relocation_is_partitioned(relation))
 		return list_make1_oid(relation);
-	all = find_all_inheritors(relation, AccessShareLock, NULL);
-	foreach(cell, all)
+	foreach(cell, find_all_inheritors(relation, AccessShareLock, NULL))
 	{
 		if (RELKIND_HAS_STORAGE(get_rel_relkind(lfirst_oid(cell))))
 			leaves = lappend_oid(leaves, lfirst_oid(cell));
-		else if (parents && pgscale_relocation_is_partitioned(lfirst_oid(cell)))
+		else if (request->mode == PGSCALE_RELOCATE_ONLINE && pgscale_relocation_is_partitioned(lfirst_oid(cell)))
 			found = lappend_oid(found, lfirst_oid(cell));
 	}
 	found = list_concat(found, leaves);
@@ -354,212 +393,22 @@ request_leaves(Oid relation, bool parents, const char *hint)
 	return found;
 }
 
-static bool
-is_unique_rebuild(Oid index, PgscaleRelocationMode mode)
-{
-	HeapTuple	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(index));
-	bool		is_unique = HeapTupleIsValid(tuple) && ((Form_pg_index) GETSTRUCT(tuple))->indisunique;
-
-	if (HeapTupleIsValid(tuple))
-		ReleaseSysCache(tuple);
-	return is_unique && mode == PGSCALE_RELOCATE_REBUILD;
-}
-
-/* What the user has asked for; 'auto' is decided for each index. */
-typedef struct IndexRequest
-{
-	Oid			target;
-	bool		amcheck;
-	bool		prewarm;
-	bool		choose;			/* the mode, for each index */
-	PgscaleRelocationMode mode;
-} IndexRequest;
-
 /* Whether it is better moved online or built anew; *why: the reason. */
 static PgscaleRelocationMode
 choose_mode(Oid index, const char **why)
 {
 	const Oid	types[1] = {OIDOID};
 	const Datum values[1] = {ObjectIdGetDatum(index)};
-	const int	settings = pgscale_sql_names();
 	PgscaleRelocationMode mode;
 	PgscaleRows rows;
 	const char *word;
 
-	pgscale_sql_query("SELECT mode, why FROM pgscale_internal.relocation_index_mode($1)", lengthof(values), types, values, true, 0, &rows);
-	AtEOXact_GUC(true, settings);
+	request_query("SELECT mode, why FROM pgscale_internal.relocation_index_mode($1)", lengthof(values), types, values, &rows);
 	word = rows.nrows == 1 ? pgscale_rows_text(&rows, 0, 0) : NULL;
 	if (!word || !pgscale_relocation_mode_named(word, &mode))
 		elog(ERROR, "cannot choose a mode for index %u", index);
 	*why = pgscale_rows_text(&rows, 0, 1);
 	return mode;
-}
-
-/* One index; false if it is not to be moved, which is said.  Counts rebuilds of unique indexes. */
-static bool
-move_one_index(FunctionCallInfo fcinfo, const IndexRequest *request, Oid index, int elevel, int *unique_rebuilds)
-{
-	PgscaleRelocationJob job = {0};
-	const char *why = NULL;
-
-	job.relation = index;
-	job.target = request->target;
-	job.mode = request->mode;
-	if (request->choose && get_rel_relkind(index) == RELKIND_INDEX)
-		job.mode = choose_mode(index, &why);
-	if (pgscale_relocation_is_partitioned(index) && pgscale_relocation_tablespace_of(index) == job.target)
-		return false;
-	if (!pgscale_relocation_check_index(index, job.target, job.mode, elevel))
-		return false;
-	job.heap = IndexGetRelation(index, false);
-	job.amcheck = request->amcheck && !pgscale_relocation_is_partitioned(index);
-	job.prewarm = request->prewarm && !pgscale_relocation_is_partitioned(index);
-	job.block_ms = -1;
-	if (request_queue(&job, elevel) == 0)
-		return false;
-	if (why)
-		ereport(NOTICE,
-				(errmsg(job.mode == PGSCALE_RELOCATE_ONLINE ? "\"%s\" will be moved online: %s" : "\"%s\" will be built anew: %s",
-						get_rel_name(index), why)));
-	if (job.amcheck)
-		notice_unverified(index);
-	*unique_rebuilds += is_unique_rebuild(index, job.mode);
-	put_id(fcinfo, job.id);
-	return true;
-}
-
-static void
-move_indexes(FunctionCallInfo fcinfo, const IndexRequest *request, List *indexes, int elevel)
-{
-	bool		logged = false;
-	int			unique_rebuilds = 0;
-	ListCell   *cell;
-
-	foreach(cell, indexes)
-	{
-		CHECK_FOR_INTERRUPTS();
-		if (move_one_index(fcinfo, request, lfirst_oid(cell), elevel, &unique_rebuilds))
-			logged |= get_rel_persistence(lfirst_oid(cell)) == RELPERSISTENCE_PERMANENT;
-	}
-	notice_unique_rebuilds(unique_rebuilds);
-	end_request(request->target, logged, request->choose || request->mode == PGSCALE_RELOCATE_ONLINE);
-}
-
-/* What the functions for indexes have in common. */
-static IndexRequest
-begin_indexes(FunctionCallInfo fcinfo, const char *function)
-{
-	const char *mode = text_to_cstring(PG_GETARG_TEXT_PP(4));
-	IndexRequest request = {
-		.target = begin_request(function, PG_GETARG_NAME(1)),
-		.amcheck = PG_GETARG_BOOL(2),
-		.prewarm = PG_GETARG_BOOL(3),
-		.choose = strcmp(mode, "auto") == 0,
-		.mode = PGSCALE_RELOCATE_ONLINE
-	};
-
-	if (!request.choose &&
-		(!pgscale_relocation_mode_named(mode, &request.mode) ||
-		 (request.mode != PGSCALE_RELOCATE_REBUILD && request.mode != PGSCALE_RELOCATE_ONLINE)))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("unknown mode \"%s\"", mode),
-				 errhint("It is 'online', 'rebuild' or 'auto'.")));
-	if (request.amcheck)
-		(void) pgscale_extension_required("amcheck", "amcheck");
-	if (request.prewarm)
-		(void) pgscale_relocation_prewarm_function();
-	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
-	return request;
-}
-
-/* pgscale.relocate_index(index, tablespace, amcheck, prewarm, mode) */
-Datum
-pgscale_relocate_index(PG_FUNCTION_ARGS)
-{
-	Oid			index = PG_GETARG_OID(0);
-	const IndexRequest request = begin_indexes(fcinfo, "relocate_index()");
-
-	move_indexes(fcinfo, &request,
-				 request_leaves(index, request.mode == PGSCALE_RELOCATE_ONLINE,
-								"ALTER INDEX ... ATTACH PARTITION attaches the index of a partition; "
-								"pgscale.relocate_indexes() moves the indexes of all partitions, attached or not."),
-				 pgscale_relocation_is_partitioned(index) ? NOTICE : ERROR);
-	return (Datum) 0;
-}
-
-static List *
-indexes_of(Oid table)
-{
-	Relation	relation = table_open(table, AccessShareLock);
-	List	   *indexes = RelationGetIndexList(relation);
-
-	table_close(relation, AccessShareLock);
-	return indexes;
-}
-
-/* pgscale.relocate_indexes(table, tablespace, amcheck, prewarm, mode) */
-Datum
-pgscale_relocate_indexes(PG_FUNCTION_ARGS)
-{
-	const IndexRequest request = begin_indexes(fcinfo, "relocate_indexes()");
-	Oid			table = PG_GETARG_OID(0);
-	List	   *indexes = NIL;
-	ListCell   *cell;
-
-	pgscale_relocation_check_is_table(table);
-	notice_children(table, request.target);
-	foreach(cell, request_leaves(table, request.mode == PGSCALE_RELOCATE_ONLINE, NULL))
-		indexes = list_concat(indexes, indexes_of(lfirst_oid(cell)));
-	move_indexes(fcinfo, &request, indexes, NOTICE);
-	return (Datum) 0;
-}
-
-/* Users' relations of these kinds in a tablespace, largest first; told: without those that notice_staying() reports. */
-static List *
-relations_in(Oid tablespace, const char *kinds, bool told)
-{
-	const Oid	types[3] = {OIDOID, TEXTOID, BOOLOID};
-	const Datum values[3] = {
-		ObjectIdGetDatum(tablespace == MyDatabaseTableSpace ? InvalidOid : tablespace), CStringGetTextDatum(kinds), BoolGetDatum(told)
-	};
-	List	   *found = NIL;
-	const int	settings = pgscale_sql_names();
-	PgscaleRows rows;
-
-	pgscale_sql_query("SELECT oid FROM pg_catalog.pg_class"
-					  " WHERE pg_catalog.strpos($2, relkind::pg_catalog.text) > 0 AND reltablespace = $1"
-					  " AND relpersistence <> 't' AND relnamespace NOT IN"
-					  " ('pg_catalog'::pg_catalog.regnamespace, 'pg_toast'::pg_catalog.regnamespace,"
-					  "  'information_schema'::pg_catalog.regnamespace, 'pgscale_internal'::pg_catalog.regnamespace)"
-					  " AND NOT ($3 AND oid IN (SELECT relation FROM pgscale_internal.relocation_staying($1)))"
-					  " ORDER BY relpages DESC, oid", lengthof(values), types, values, true, 0, &rows);
-	AtEOXact_GUC(true, settings);
-	for (int row = 0; row < rows.nrows; row++)
-		found = lappend_oid(found, atooid(pgscale_rows_text(&rows, row, 0)));
-	return found;
-}
-
-static void
-check_differ(Oid source, Oid target)
-{
-	if (source == target)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("the relations already are in tablespace \"%s\"", get_tablespace_name(target)),
-				 errhint("Name two tablespaces.")));
-}
-
-/* pgscale.relocate_all_indexes(source, tablespace, amcheck, prewarm, mode) */
-Datum
-pgscale_relocate_all_indexes(PG_FUNCTION_ARGS)
-{
-	Oid			source = pgscale_relocation_tablespace_named(NameStr(*PG_GETARG_NAME(0)));
-	const IndexRequest request = begin_indexes(fcinfo, "relocate_all_indexes()");
-
-	check_differ(source, request.target);
-	move_indexes(fcinfo, &request, relations_in(source, request.mode == PGSCALE_RELOCATE_ONLINE ? "Ii" : "i", false), NOTICE);
-	return (Datum) 0;
 }
 
 /*
@@ -577,64 +426,111 @@ copy_rate(Oid source, Oid target)
 	return 1 / (1 / probe.sequential_bytes_per_s + 1 / write_rate);
 }
 
-/* What is asked for tables. */
-typedef struct TableRequest
+/* Says what the move of a table means for its users. */
+static void
+notice_table(MoveRequest *request, PgscaleRelocationJob *job)
 {
-	Oid			target;
-	PgscaleRelocationMode mode;
-	int			lock_timeout_ms;
-	bool		prewarm;
-	Oid			source;			/* of the last table that was locked out, and
-								 * the rate from there */
-	double		rate;
-} TableRequest;
+	const Oid	source = pgscale_relocation_tablespace_of(job->relation);
 
-/* One table; false if it is not to be moved, which is said. */
-static bool
-move_one_table(FunctionCallInfo fcinfo, TableRequest *request, Oid table, int elevel)
-{
-	PgscaleRelocationJob job = {0};
-
-	job.is_table = true;
-	job.mode = request->mode;
-	job.relation = job.heap = table;
-	job.target = request->target;
-	job.lock_timeout_ms = request->lock_timeout_ms;
-	job.prewarm = request->prewarm && !pgscale_relocation_is_partitioned(table);
-	if (pgscale_relocation_is_partitioned(table) && pgscale_relocation_tablespace_of(table) == job.target)
-		return false;
-	if (!pgscale_relocation_check_table(table, job.target, job.mode, elevel))
-		return false;
-	if (job.mode == PGSCALE_RELOCATE_LOCK)
+	if (job->mode == PGSCALE_RELOCATE_ONLINE)
 	{
-		if (pgscale_relocation_tablespace_of(table) != request->source)
-		{
-			request->source = pgscale_relocation_tablespace_of(table);
-			request->rate = copy_rate(request->source, job.target);
-		}
-		notice_lock(&job, request->rate);
+		notice_online(job);
+		return;
 	}
-	else
-		notice_online(&job);
-	if (request_queue(&job, elevel) == 0)
-		return false;
-	put_id(fcinfo, job.id);
-	return true;
+	if (source != request->source)
+	{
+		request->source = source;
+		request->rate = copy_rate(source, job->target);
+	}
+	notice_lock(job, request->rate);
+}
+
+/* One relation.  That it is not to be moved is said at this level. */
+static void
+request_move(MoveRequest *request, Oid relation, bool is_table, int elevel)
+{
+	const bool	partitioned = pgscale_relocation_is_partitioned(relation);
+	const char *why = NULL;
+	PgscaleRelocationJob job = {
+		.relation = relation,
+		.is_table = is_table,
+		.target = request->target,
+		.mode = request->mode,
+		.amcheck = request->amcheck && !is_table && !partitioned,
+		.prewarm = request->prewarm && !partitioned,
+		.lock_timeout_ms = request->lock_timeout_ms,
+		.block_ms = -1
+	};
+	ReturnSetInfo *result = (ReturnSetInfo *) request->fcinfo->resultinfo;
+	Datum		id;
+	bool		isnull = false;
+
+	if (request->choose && get_rel_relkind(relation) == RELKIND_INDEX)
+		job.mode = choose_mode(relation, &why);
+	if ((partitioned && pgscale_relocation_tablespace_of(relation) == job.target) || !pgscale_relocation_check(&job, elevel))
+		return;
+	job.heap = is_table ? relation : IndexGetRelation(relation, false);
+	if (is_table)
+		notice_table(request, &job);
+	if (!request_queue(request, &job, elevel))
+		return;
+	if (why)
+		ereport(NOTICE,
+				(errmsg(job.mode == PGSCALE_RELOCATE_ONLINE ? "\"%s\" will be moved online: %s" : "\"%s\" will be built anew: %s",
+						get_rel_name(relation), why)));
+	if (job.amcheck)
+		notice_unverified(relation);
+	id = Int64GetDatum(job.id);
+	tuplestore_putvalues(result->setResult, result->setDesc, &id, &isnull);
 }
 
 static void
-move_tables(FunctionCallInfo fcinfo, TableRequest *request, List *tables, int elevel)
+request_moves(MoveRequest *request, List *relations, bool is_table, int elevel)
 {
-	bool		logged = false;
 	ListCell   *cell;
 
-	foreach(cell, tables)
+	foreach(cell, relations)
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (move_one_table(fcinfo, request, lfirst_oid(cell), elevel))
-			logged |= get_rel_persistence(lfirst_oid(cell)) == RELPERSISTENCE_PERMANENT;
+		request_move(request, lfirst_oid(cell), is_table, elevel);
 	}
-	end_request(request->target, logged, request->mode == PGSCALE_RELOCATE_ONLINE);
+}
+
+static List *
+indexes_of(Oid table)
+{
+	Relation	relation = table_open(table, AccessShareLock);
+	List	   *indexes = RelationGetIndexList(relation);
+
+	table_close(relation, AccessShareLock);
+	return indexes;
+}
+
+/* pgscale.relocate_indexes(relation, tablespace, amcheck, prewarm, mode): an index, or all of a table. */
+Datum
+pgscale_relocate_indexes(PG_FUNCTION_ARGS)
+{
+	const Oid	relation = PG_GETARG_OID(0);
+	const char	kind = get_rel_relkind(relation);
+	MoveRequest request = begin_request(fcinfo, "relocate_indexes()", PG_GETARG_NAME(1), text_to_cstring(PG_GETARG_TEXT_PP(4)),
+										PGSCALE_RELOCATE_REBUILD, PG_GETARG_BOOL(2), PG_GETARG_BOOL(3));
+	ListCell   *cell;
+
+	if (kind == RELKIND_INDEX || kind == RELKIND_PARTITIONED_INDEX)
+		request_moves(&request,
+					  request_leaves(&request, relation,
+									 "ALTER INDEX ... ATTACH PARTITION attaches the index of a partition; "
+									 "with the table instead, the indexes of all partitions move, attached or not."),
+					  false, kind == RELKIND_PARTITIONED_INDEX ? NOTICE : ERROR);
+	else
+	{
+		pgscale_relocation_check_is_table(relation);
+		notice_children(relation, request.target);
+		foreach(cell, request_leaves(&request, relation, NULL))
+			request_moves(&request, indexes_of(lfirst_oid(cell)), false, NOTICE);
+	}
+	end_request(&request);
+	return (Datum) 0;
 }
 
 static int
@@ -654,53 +550,84 @@ request_milliseconds(const Interval *interval, const char *parameter)
 Datum
 pgscale_relocate_table(PG_FUNCTION_ARGS)
 {
-	Oid			table = PG_GETARG_OID(0);
-	char	   *mode = text_to_cstring(PG_GETARG_TEXT_PP(2));
-	TableRequest request = {
-		.lock_timeout_ms = request_milliseconds(PG_GETARG_INTERVAL_P(3), "lock_timeout"),
-		.target = begin_request("relocate_table()", PG_GETARG_NAME(1)),
-		.prewarm = PG_GETARG_BOOL(4)
-	};
+	const Oid	table = PG_GETARG_OID(0);
+	const int	lock_timeout_ms = request_milliseconds(PG_GETARG_INTERVAL_P(3), "lock_timeout");
+	MoveRequest request = begin_request(fcinfo, "relocate_table()", PG_GETARG_NAME(1), text_to_cstring(PG_GETARG_TEXT_PP(2)),
+										PGSCALE_RELOCATE_LOCK, false, PG_GETARG_BOOL(4));
 
-	if (!pgscale_relocation_mode_named(mode, &request.mode) ||
-		(request.mode != PGSCALE_RELOCATE_LOCK && request.mode != PGSCALE_RELOCATE_ONLINE))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("unknown mode \"%s\"", mode),
-				 errhint("It is 'online' or 'lock'.")));
-	if (request.prewarm)
-		(void) pgscale_relocation_prewarm_function();
+	request.lock_timeout_ms = lock_timeout_ms;
 	pgscale_relocation_check_is_table(table);
-	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
 	notice_children(table, request.target);
-	move_tables(fcinfo, &request,
-				request_leaves(table, request.mode == PGSCALE_RELOCATE_ONLINE,
-							   "ALTER TABLE ... SET TABLESPACE says where its new partitions are made."),
-				pgscale_relocation_is_partitioned(table) ? NOTICE : ERROR);
+	request_moves(&request, request_leaves(&request, table, "ALTER TABLE ... SET TABLESPACE says where its new partitions are made."),
+				  true, pgscale_relocation_is_partitioned(table) ? NOTICE : ERROR);
+	end_request(&request);
 	return (Datum) 0;
 }
 
-/* pgscale.relocate_tablespace(source, tablespace): all tables and indexes of this database, while they are in use. */
+/* Users' relations of these kinds in a tablespace, largest first; told: without those that notice_staying() reports. */
+static List *
+relations_in(Oid tablespace, const char *kinds, bool told)
+{
+	const Oid	types[3] = {OIDOID, TEXTOID, BOOLOID};
+	const Datum values[3] = {
+		ObjectIdGetDatum(tablespace == MyDatabaseTableSpace ? InvalidOid : tablespace), CStringGetTextDatum(kinds), BoolGetDatum(told)
+	};
+	List	   *found = NIL;
+	PgscaleRows rows;
+
+	request_query("SELECT oid FROM pg_catalog.pg_class"
+				  " WHERE pg_catalog.strpos($2, relkind::pg_catalog.text) > 0 AND reltablespace = $1"
+				  " AND relpersistence <> 't' AND relnamespace NOT IN"
+				  " ('pg_catalog'::pg_catalog.regnamespace, 'pg_toast'::pg_catalog.regnamespace,"
+				  "  'information_schema'::pg_catalog.regnamespace, 'pgscale_internal'::pg_catalog.regnamespace)"
+				  " AND NOT ($3 AND oid IN (SELECT relation FROM pgscale_internal.relocation_staying($1)))"
+				  " ORDER BY relpages DESC, oid", lengthof(values), types, values, &rows);
+	for (int row = 0; row < rows.nrows; row++)
+		found = lappend_oid(found, atooid(pgscale_rows_text(&rows, row, 0)));
+	return found;
+}
+
+/*
+ * pgscale.relocate_tablespace(source, tablespace, what, amcheck, prewarm, mode): what this database has there, all of it or only
+ * its indexes.
+ */
 Datum
 pgscale_relocate_tablespace(PG_FUNCTION_ARGS)
 {
-	Oid			source = pgscale_relocation_tablespace_named(NameStr(*PG_GETARG_NAME(0)));
-	TableRequest tables = {
-		.mode = PGSCALE_RELOCATE_ONLINE,
-		.target = begin_request("relocate_tablespace()", PG_GETARG_NAME(1))
-	};
-	const IndexRequest indexes = {.mode = PGSCALE_RELOCATE_ONLINE,.target = tables.target};
+	const Oid	source = pgscale_relocation_tablespace_named(NameStr(*PG_GETARG_NAME(0)));
+	const char *what = text_to_cstring(PG_GETARG_TEXT_PP(2));
+	const bool	all = strcmp(what, "all") == 0;
+	MoveRequest request = begin_request(fcinfo, "relocate_tablespace()", PG_GETARG_NAME(1), text_to_cstring(PG_GETARG_TEXT_PP(5)),
+										PGSCALE_RELOCATE_REBUILD, PG_GETARG_BOOL(3), PG_GETARG_BOOL(4));
+	const bool	online = request.mode == PGSCALE_RELOCATE_ONLINE;
 
-	check_differ(source, tables.target);
-	if (source == GLOBALTABLESPACE_OID)
+	if (!all && strcmp(what, "indexes") != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("cannot move \"%s\" of a tablespace", what),
+				 errhint("It is 'all' or 'indexes'.")));
+	if (all && (!online || request.choose))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("all relations of a tablespace move online only"),
+				 errhint("With what => 'indexes' any mode of indexes is possible.")));
+	if (source == request.target)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("the relations already are in tablespace \"%s\"", NameStr(*PG_GETARG_NAME(0))),
+				 errhint("Name two tablespaces.")));
+	if (all && source == GLOBALTABLESPACE_OID)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("tablespace \"%s\" has only shared relations, which cannot move", NameStr(*PG_GETARG_NAME(0))),
 				 errhint("Name one of the others in pg_tablespace.")));
-	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
-	notice_staying(source);
-	move_tables(fcinfo, &tables, relations_in(source, "prm", true), NOTICE);
-	move_indexes(fcinfo, &indexes, relations_in(source, "Ii", true), NOTICE);
+	if (all)
+	{
+		notice_staying(source);
+		request_moves(&request, relations_in(source, "prm", true), true, NOTICE);
+	}
+	request_moves(&request, relations_in(source, online ? "Ii" : "i", all), false, NOTICE);
+	end_request(&request);
 	return (Datum) 0;
 }
 
@@ -753,6 +680,7 @@ pgscale_relocation_undo(PG_FUNCTION_ARGS)
 	int64		id = PG_GETARG_INT64(0);
 	PgscaleRelocationJob job;
 	PgscaleRelocationJob back = {0};
+	MoveRequest request = {0};
 	char	   *state;
 
 	pgscale_preload_require();
@@ -777,20 +705,17 @@ pgscale_relocation_undo(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("what relocation job " INT64_FORMAT " was to move was dropped or built anew since", id),
-				 errhint("pgscale.%s() moves what is there now.", job.is_table ? "relocate_table" : "relocate_index")));
-	pgscale_relocation_check_target(job.source);
-	if (back.is_table)
-		(void) pgscale_relocation_check_table(back.relation, job.source, back.mode, ERROR);
-	else
-		(void) pgscale_relocation_check_index(back.relation, job.source, back.mode, ERROR);
+				 errhint("pgscale.%s() moves what is there now.", job.is_table ? "relocate_table" : "relocate_indexes")));
 	back.heap = job.heap;
-	back.target = job.source;
+	back.target = request.target = job.source;
+	request.mode = back.mode;
+	pgscale_relocation_check_target(back.target);
+	(void) pgscale_relocation_check(&back, ERROR);
 	back.lock_timeout_ms = job.lock_timeout_ms;
 	back.block_ms = -1;
 	back.undo_of = id;
-	(void) request_queue(&back, ERROR);
-	notice_unique_rebuilds(is_unique_rebuild(back.relation, back.mode));
-	end_request(back.target, get_rel_persistence(back.relation) == RELPERSISTENCE_PERMANENT, back.mode == PGSCALE_RELOCATE_ONLINE);
+	(void) request_queue(&request, &back, ERROR);
+	end_request(&request);
 	PG_RETURN_INT64(back.id);
 }
 

@@ -146,7 +146,7 @@ CREATE VIEW pgscale.wait_meanings AS
          'for queues'),
         ('lock_relation', 'a table that another one has locked',
          'DDL, LOCK TABLE or VACUUM FULL holds a lock or waits for it, and sessions that come later queue behind it',
-         'lock_timeout for DDL; CONCURRENTLY; pgscale.relocate_index() and pgscale.relocate_table() instead of SET '
+         'lock_timeout for DDL; CONCURRENTLY; pgscale.relocate_indexes() and pgscale.relocate_table() instead of SET '
          'TABLESPACE'),
         ('lock_advisory', 'a lock of the application',
          'the application waits for its own advisory locks',

@@ -81,11 +81,10 @@ our %arguments = (
     query_waits_statements => ['true'],
     query_waits_text_fits => ['true'],
     relation_os_cache => [ '', q{'t'} ],
-    relocate_all_indexes => [q{'pg_default', 'there'}],
-    relocate_index => [ q{'p_pkey', 'there'}, q{'t_pkey', 'there', false, true}, q{'p_b_idx', 'pg_default', false, false, 'online'} ],
-    relocate_indexes => [q{'p', 'there'}],
+    relocate_indexes => [ q{'p_pkey', 'there'}, q{'t_pkey', 'there', false, true}, q{'p_b_idx', 'pg_default', false, false, 'online'},
+        q{'p', 'there'} ],
     relocate_table => [ q{'p', 'there', 'lock', '1 ms'}, q{'t', 'there'}, q{'t', 'pg_default'} ],
-    relocate_tablespace => [ q{'pg_default', 'there'}, q{'there', 'pg_default'} ],
+    relocate_tablespace => [ q{'pg_default', 'there'}, q{'there', 'pg_default'}, q{'pg_default', 'there', 'indexes'} ],
     relocation_cancel => ['job(false)'],
     relocation_bytes => [ q{'t'::regclass, true, false}, q{'t'::regclass, true, true} ],
     relocation_database_bytes => ['1663, 1'],
@@ -186,10 +185,10 @@ EOC
         q{CREATE FUNCTION change(first bool) RETURNS bigint LANGUAGE sql
             AS $$ SELECT CASE WHEN first THEN min(change) ELSE max(change) END FROM pgscale.tuning_journal $$},
         'ANALYZE',
-        q{SELECT pgscale.relocate_index('p_b_idx', 'there', mode => 'rebuild')},
+        q{SELECT pgscale.relocate_indexes('p_b_idx', 'there', mode => 'rebuild')},
         "SELECT pgscale.fleet_add('self', 'host=$host port=$port')",
         q{CALL pgscale.set('work_mem', '4MB')},
-        q{SELECT pgscale.relocate_index('p0_pkey', 'there', mode => 'rebuild')});
+        q{SELECT pgscale.relocate_indexes('p0_pkey', 'there', mode => 'rebuild')});
     $db->quit;
     return $node;
 }

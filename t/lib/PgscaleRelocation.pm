@@ -149,7 +149,7 @@ sub rebuild
 {
     my ($index, $to, $options) = @_;
 
-    return "relocate_index('$index', '" . ($to // elsewhere($index)) . "', mode => 'rebuild'" . ($options // '') . ')';
+    return "relocate_indexes('$index', '" . ($to // elsewhere($index)) . "', mode => 'rebuild'" . ($options // '') . ')';
 }
 
 sub of_job

@@ -82,7 +82,7 @@ class Features(Churn):
             statement = f"relocate_table('{table}', '{target}', mode => 'lock')"
         else:
             amcheck = rng.random() < 0.2
-            statement = f"relocate_index('{relation}', '{target}', amcheck => {amcheck}, prewarm => false, mode => 'rebuild')"
+            statement = f"relocate_indexes('{relation}', '{target}', amcheck => {amcheck}, prewarm => false, mode => 'rebuild')"
         jobs = self.ask(connection, rng, statement, 0.2)
         self.pause(rng.random() / 2)
         if jobs and rng.random() < 0.2:

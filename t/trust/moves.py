@@ -162,7 +162,7 @@ class Moves(Features):
         if relation == "large" and rng.random() < 0.15:
             statement = f"relocate_indexes('{relation}', '{target}', mode => 'online')"
         elif value(connection, "SELECT relkind = 'i' FROM pg_class WHERE oid = %s::regclass", relation):
-            statement = f"relocate_index('{relation}', '{target}', prewarm => false, mode => 'online')"
+            statement = f"relocate_indexes('{relation}', '{target}', prewarm => false, mode => 'online')"
         else:
             statement = f"relocate_table('{relation}', '{target}')"
         jobs = self.ask(connection, rng, statement, 0.07)

@@ -84,11 +84,11 @@ def fill(server, place):
         run(connection, f"CALL pgscale.set('{setting}', '{new}', true)")
     change = value(connection, "SELECT max(change) FROM pgscale.tuning_journal")
     run(connection, f"CALL pgscale.revert({change}, true)")
-    job = value(connection, "SELECT pgscale.relocate_index('pgbench_accounts_pkey', 'fast', mode => 'rebuild')")
+    job = value(connection, "SELECT pgscale.relocate_indexes('pgbench_accounts_pkey', 'fast', mode => 'rebuild')")
     wait_for("a job", lambda: value(connection, f"SELECT state FROM pgscale.relocation_jobs WHERE job = {job}") == "done", 60)
     server.reload(**{"pgscale.relocation_workers": "0"})
     wait_for("no relocation", lambda: value(connection, "SHOW pgscale.relocation_workers") == "0", 30)
-    run(connection, "SELECT pgscale.relocate_index('pgbench_tellers_pkey', 'fast', mode => 'rebuild')")
+    run(connection, "SELECT pgscale.relocate_indexes('pgbench_tellers_pkey', 'fast', mode => 'rebuild')")
     wait_for("rows of the archive", lambda: value(connection, "SELECT count(*) FROM pgscale.archive_minutes") > 4, 60)
     end = f"'{value(connection, 'SELECT clock_timestamp()')}'"
     found = rows_of(connection, end)
@@ -137,7 +137,7 @@ def check_works(server):
     change = run(connection, "CALL pgscale.set('work_mem', '12MB', true)")[0][0]
     wait_for("a change", lambda: value(connection, "SHOW work_mem") == "12MB", 30)
     run(connection, f"CALL pgscale.revert({change}, true)")
-    job = value(connection, "SELECT pgscale.relocate_index('pgbench_branches_pkey', 'fast', mode => 'rebuild')")
+    job = value(connection, "SELECT pgscale.relocate_indexes('pgbench_branches_pkey', 'fast', mode => 'rebuild')")
     wait_for("a job", lambda: value(connection, f"SELECT state FROM pgscale.relocation_jobs WHERE job = {job}") == "done", 60)
     wait_for("a tick", lambda: value(connection, "SELECT ticks FROM pgscale.sampler_stats") > 0, 30)
     for view, in run(connection, "SELECT oid::regclass::text FROM pg_class"

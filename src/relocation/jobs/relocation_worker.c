@@ -510,7 +510,7 @@ unmoved_word(const Attempt *attempt)
 static PgscaleRelocationJobWord
 failed_word(const Attempt *attempt)
 {
-	static const char *const hint = "(pgscale.relocate_index(..., mode => 'online') moves the index without building it)";
+	static const char *const hint = "(pgscale.relocate_indexes(..., mode => 'online') moves the index without building it)";
 	PgscaleRelocationJobWord word = unmoved_word(attempt);
 
 	if (!attempt->may_move_online || !word.message)
