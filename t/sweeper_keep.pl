@@ -403,7 +403,7 @@ unlink $file;
 mkdir $file or die $!;
 $log = -s $node->logfile;
 begin();
-like(substr(slurp_file($node->logfile), $log), qr/ignoring "[^"]*keep.stat": it is not a regular file/, 'nor by a folder');
+like(substr(slurp_file($node->logfile), $log), qr/ignoring file "[^"]*keep.stat": it is not a regular file/, 'nor by a folder');
 like($db->sql($health), qr/; no relation is kept, because \S+keep\.stat is not a file\|.*remove it, and call pgscale\.keep/,
     'health says so');
 refused($db, q{SELECT pgscale.keep('hot', 0.1)}, '42809', 'could not write file');

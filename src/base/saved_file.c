@@ -133,22 +133,13 @@ pgscale_saved_open(PgscaleSavedFile *file, const char *name, void (*interrupts) 
 	INIT_CRC32C(file->crc);
 	/* opening a pipe would never end */
 	if (lstat(name, &st) == 0 && !S_ISREG(st.st_mode))
-	{
-		ereport(LOG,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("ignoring \"%s\": it is not a regular file", name)));
+		file->problem = "it is not a regular file";
+	else if ((file->file = AllocateFile(name, PG_BINARY_R)) != NULL)
+		file->problem = check_saved(file, interrupts);
+	else if (errno == ENOENT)
 		return false;
-	}
-	file->file = AllocateFile(name, PG_BINARY_R);
-	if (file->file == NULL)
-	{
-		if (errno != ENOENT)
-			ereport(LOG,
-					(errcode_for_file_access(),
-					 errmsg("could not read file \"%s\": %m", name)));
-		return false;
-	}
-	file->problem = check_saved(file, interrupts);
+	else
+		file->problem = psprintf("it could not be opened: %m");
 	return true;
 }
 
@@ -169,14 +160,15 @@ pgscale_saved_get(PgscaleSavedFile *file, void *data, Size size)
 void
 pgscale_saved_close(PgscaleSavedFile *file, bool remove, const char *detail, const char *hint)
 {
-	FreeFile(file->file);
+	if (file->file)
+		FreeFile(file->file);
 	if (file->problem)
 		ereport(LOG,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("ignoring file \"%s\": %s", file->name, file->problem),
 				 errdetail("%s", detail),
 				 hint ? errhint("%s", hint) : 0));
-	if (remove && unlink(file->name) != 0)
+	if (remove && file->file && unlink(file->name) != 0)
 		ereport(LOG,
 				(errcode_for_file_access(),
 				 errmsg("could not remove file \"%s\": %m", file->name)));

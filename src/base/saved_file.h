@@ -35,14 +35,14 @@ extern void pgscale_saved_put(PgscaleSavedFile *file, const void *data, Size siz
 extern bool pgscale_saved_end(PgscaleSavedFile *file, int elevel, const char *hint);
 
 /*
- * Reads one.  open() returns false if there is none that can be read; it logs why, unless
- * there is just none.  It goes through all of the file, and calls interrupts() now and then
- * if that is not NULL: from there on each bit is known to be as it was written.
+ * Reads one.  open() returns false if there is none.  It goes through all of the file, and
+ * calls interrupts() now and then if that is not NULL: from there on each bit is known to
+ * be as it was written.
  *
  * The caller takes what it expects, checks it, and sets file->problem if it is not what it
  * would have written.  get() returns false if there is a problem already, or not so much
  * left.  close() logs the problem with the detail and the hint, which may be NULL, and
- * removes the file if that is wanted.
+ * removes the file if that is wanted and it could be read.
  */
 extern bool pgscale_saved_open(PgscaleSavedFile *file, const char *name, void (*interrupts) (void));
 extern bool pgscale_saved_get(PgscaleSavedFile *file, void *data, Size size);

@@ -192,16 +192,15 @@ read_kept_file(void)
 	struct stat there;
 
 	if (!pgscale_saved_open(&file, KEPT_FILE, NULL))
-	{
-		if (lstat(KEPT_FILE, &there) == 0)
-			pgscale_sweeper_kept_list->problem = S_ISREG(there.st_mode) ? PGSCALE_KEPT_UNREAD : PGSCALE_KEPT_NO_FILE;
 		return;
-	}
 	file.problem = read_relations(&file, &header, of);
 	pgscale_saved_close(&file, false, "No relation is kept.", "The next pgscale.keep() writes a new file.");
 	if (file.problem)
 	{
-		pgscale_sweeper_kept_list->problem = PGSCALE_KEPT_IGNORED;
+		if (file.file)
+			pgscale_sweeper_kept_list->problem = PGSCALE_KEPT_IGNORED;
+		else
+			pgscale_sweeper_kept_list->problem = lstat(KEPT_FILE, &there) == 0 && S_ISREG(there.st_mode) ? PGSCALE_KEPT_UNREAD : PGSCALE_KEPT_NO_FILE;
 		return;
 	}
 	for (uint32 i = 0; i < header.relations; i++)

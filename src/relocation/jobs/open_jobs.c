@@ -39,7 +39,6 @@
 #include "postgres.h"
 
 #include <fcntl.h>
-#include <unistd.h>
 
 #include "access/xlog.h"
 #include "miscadmin.h"
@@ -49,15 +48,15 @@
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 
+#include "base/saved_file.h"
 #include "relocation/jobs/relocation_state.h"
 
 #define LOCK_TRANCHE	"pgscale relocation databases"
 
 #define OPEN_FILE		"pg_stat/pgscale_relocation.stat"
-#define OPEN_TEMP		OPEN_FILE ".tmp"
 
 /* To be changed with the format. */
-#define OPEN_FORMAT		0x72656c32
+#define OPEN_FORMAT		0x72656c33
 
 /* More databases than this are found by looking. */
 #define OPEN_MAX		256
@@ -70,7 +69,6 @@ typedef struct OpenFile
 	int32		n;
 	pg_crc32c	backup;			/* see backup_checksum() */
 	Oid			databases[OPEN_MAX];
-	pg_crc32c	crc;
 } OpenFile;
 
 typedef struct OpenDatabase
@@ -107,17 +105,6 @@ pgscale_relocation_open_request(void)
 	RequestNamedLWLockTranche(LOCK_TRANCHE, 1);
 }
 
-static pg_crc32c
-open_jobs_checksum(const OpenFile *file)
-{
-	pg_crc32c	crc;
-
-	INIT_CRC32C(crc);
-	COMP_CRC32C(crc, file, offsetof(OpenFile, crc));
-	FIN_CRC32C(crc);
-	return crc;
-}
-
 /* Of the label of the base backup that this server began as; 0: of none. */
 static pg_crc32c
 backup_checksum(void)
@@ -143,25 +130,22 @@ backup_checksum(void)
 
 /* False if there is none; what cannot be used is of no timeline. */
 static bool
-open_jobs_read(OpenFile *file)
+open_jobs_read(OpenFile *content)
 {
-	int			fd = OpenTransientFile(OPEN_FILE, O_RDONLY | PG_BINARY);
-	ssize_t		got;
+	PgscaleSavedFile file;
 
-	if (fd < 0 && errno == ENOENT)
+	if (!pgscale_saved_open(&file, OPEN_FILE, NULL))
 		return false;
-	got = fd < 0 ? -1 : read(fd, file, sizeof(*file));
-	if (got != sizeof(*file) || file->format != OPEN_FORMAT || !EQ_CRC32C(file->crc, open_jobs_checksum(file)) ||
-		file->n < 0 || file->n > OPEN_MAX)
+	if (pgscale_saved_get(&file, content, sizeof(*content)))
 	{
-		ereport(LOG,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("ignoring file \"%s\"", OPEN_FILE),
-				 errdetail("All databases are searched for relocation jobs.")));
-		memset(file, 0, sizeof(*file));
+		if (content->format != OPEN_FORMAT)
+			file.problem = "its format is not this version's";
+		else if (content->n < 0 || content->n > OPEN_MAX || file.left > 0)
+			file.problem = "its size is wrong";
 	}
-	if (fd >= 0)
-		CloseTransientFile(fd);
+	if (file.problem)
+		memset(content, 0, sizeof(*content));
+	pgscale_saved_close(&file, false, "All databases are searched for relocation jobs.", NULL);
 	return true;
 }
 
@@ -191,31 +175,17 @@ pgscale_relocation_open_startup(void)
 static bool
 write_file(void)
 {
-	OpenFile	file;
-	int			fd;
-	bool		written;
+	OpenFile	content = {.format = OPEN_FORMAT,.timeline = shared->timeline,.backup = shared->backup};
+	PgscaleSavedFile file;
 
-	memset(&file, 0, sizeof(file));
-	file.format = OPEN_FORMAT;
-	file.timeline = shared->timeline;
-	file.backup = shared->backup;
-	file.too_many = shared->too_many;
-	file.n = shared->n;
+	content.too_many = shared->too_many;
+	content.n = shared->n;
 	for (int i = 0; i < shared->n; i++)
-		file.databases[i] = shared->databases[i].database;
-	file.crc = open_jobs_checksum(&file);
+		content.databases[i] = shared->databases[i].database;
 
-	fd = OpenTransientFile(OPEN_TEMP, O_CREAT | O_TRUNC | O_WRONLY | PG_BINARY);
-	errno = fd < 0 ? errno : ENOSPC;	/* of a short write */
-	written = fd >= 0 && write(fd, &file, sizeof(file)) == sizeof(file);
-	if (!written)
-		ereport(LOG,
-				(errcode_for_file_access(),
-				 errmsg("could not write file \"%s\": %m", OPEN_TEMP)));
-	if (fd >= 0)
-		CloseTransientFile(fd);
-	/* it syncs the file and the folder */
-	return written && durable_rename(OPEN_TEMP, OPEN_FILE, LOG) == 0;
+	pgscale_saved_begin(&file, OPEN_FILE);
+	pgscale_saved_put(&file, &content, sizeof(content));
+	return pgscale_saved_end(&file, LOG, NULL);
 }
 
 /* The lock must be held. */
