@@ -35,7 +35,7 @@ find({ no_chdir => 1, wanted => sub { $source .= slurp_file($_) if /\.c$/ } }, '
 # the first column of a table
 my $column = join "\n", section('Processes') =~ /^\| (`pgscale[^|]*)\|/gm;
 is(names($column, qr/`pgscale ([a-z ]+?)(?: N)?`/) =~ s/ N\b//r,
-    names($source, qr/(?:\.name = |pgscale_worker_(?:register|launch)\(|snprintf\(name, sizeof\(name\), )"pgscale ([a-z ]+?)(?: %d)?"/), 'processes');
+    names($source, qr/(?:PgscaleWorker \w+ = \{\s+\.name = |pgscale_worker_(?:register|launch)\(|snprintf\(name, sizeof\(name\), )"pgscale ([a-z ]+?)(?: %d)?"/), 'processes');
 is(names(section('Hooks'), qr/`(\w+_hook\w*)`/), names($source, qr/^\s+(\w+_hook(?:_str)?) = \w+;/m) =~ s/\b(?:prev|next)_\w+ ?//gr, 'hooks');
 is(names(section('Locks') =~ s/\n\|.*//sr, qr/`(pgscale [a-z_ ]+)`/), names($source, qr/LOCK_TRANCHE\s+"(pgscale [a-z_ ]+)"/), 'locks');
 is(names(section('Memory') =~ s/.*```text\n//sr, qr/^ (pgscale [a-z_ ]*?) +\|/m),
