@@ -93,7 +93,7 @@ static uint64 clock_hand = 0;
 static int64 now_ns = 0;
 static int64 cpu_ns = 0;		/* in this tick */
 PgscaleSweeperMemory pgscale_sweeper_memory;
-static PgscaleSweeperShare *share;
+static PgscaleSweeperPartition *partition;
 static PgscaleSweeperRun queue[PGSCALE_RUNS_QUEUED];
 static uint64 queue_put = 0;
 static uint64 queue_taken = 0;
@@ -265,7 +265,7 @@ pgscale_buffers_any_listed(void)
 /* No relation is kept. */
 
 void
-pgscale_sweeper_kept_refresh(const PgscaleSweeperShare *of)
+pgscale_sweeper_kept_refresh(const PgscaleSweeperPartition *of)
 {
 }
 
@@ -276,13 +276,13 @@ pgscale_sweeper_kept_place(const RelFileLocator *file)
 }
 
 int
-pgscale_sweeper_kept_met(const PgscaleSweeperShare *of, const RelFileLocator *file)
+pgscale_sweeper_kept_met(const PgscaleSweeperPartition *of, const RelFileLocator *file)
 {
 	return -1;
 }
 
 void
-pgscale_sweeper_kept_stayed(const PgscaleSweeperShare *of, int place)
+pgscale_sweeper_kept_stayed(const PgscaleSweeperPartition *of, int place)
 {
 }
 
@@ -292,10 +292,10 @@ pgscale_sweeper_count(void)
 	return 1;
 }
 
-PgscaleSweeperShare *
-pgscale_sweeper_share(int number)
+PgscaleSweeperPartition *
+pgscale_sweeper_partition(int number)
 {
-	return share;
+	return partition;
 }
 
 bool
@@ -315,7 +315,7 @@ pgscale_sweeper_queued_runs(PgscaleSweeperQueues *q)
 }
 
 int
-pgscale_sweeper_pending(PgscaleSweeperShare *s, PgscaleSweeperQueues *q)
+pgscale_sweeper_pending(PgscaleSweeperPartition *s, PgscaleSweeperQueues *q)
 {
 	int			n = 0;
 
@@ -337,7 +337,7 @@ pgscale_sweeper_take_written(PgscaleSweeperWritten *by, PgscaleSweeperSwept *swe
 }
 
 PgscaleSweeperWriteCounts
-pgscale_sweeper_write_counts(const PgscaleSweeperShare *s)
+pgscale_sweeper_write_counts(const PgscaleSweeperPartition *s)
 {
 	return write_counts;
 }
@@ -540,8 +540,8 @@ tick(void)
 
 	if (now_ns < next_ns)
 		return;
-	share->counts.ticks++;
-	(void) pgscale_sweeper_scan(share);
+	partition->counts.ticks++;
+	(void) pgscale_sweeper_scan(partition);
 	/* A long tick delays the next one. */
 	next_ns = now_ns + Max(TICK_NS, cpu_ns);
 	cpu_ns = 0;
@@ -637,18 +637,18 @@ set_up(int policy)
 	written = calloc(NBuffers, sizeof(PgscaleSweeperSwept));
 	where = malloc(pages * sizeof(int));
 	memset(where, -1, pages * sizeof(int));
-	share = calloc(1, sizeof(PgscaleSweeperShare));
-	share->buffers = NBuffers;
-	share->stack_size = NBuffers / 4;
+	partition = calloc(1, sizeof(PgscaleSweeperPartition));
+	partition->buffers = NBuffers;
+	partition->stack_size = NBuffers / 4;
 	pgscale_sweeper_memory.queues = calloc(1, sizeof(PgscaleSweeperQueues));
 	pgscale_sweeper_memory.stack = calloc(NBuffers, sizeof(PgscaleSweeperSupplied));
 	pgscale_sweeper_memory.pages = calloc(NBuffers, sizeof(PgscaleSweeperPage));
 	pgscale_sweeper_memory.policy = calloc(1, most_memory());
-	share->policy = PGSCALE_SWEEPER_NO_POLICY;
-	share->high = (int) (NBuffers * pgscale_sweeper_settings.high_watermark);
-	share->low = (int) (0.4 * share->high);
-	pgscale_sweeper_scan_init(share);
-	pgscale_sweeper_scan_settings(share, PGSCALE_SWEEPER_FREELIST, policy);
+	partition->policy = PGSCALE_SWEEPER_NO_POLICY;
+	partition->high = (int) (NBuffers * pgscale_sweeper_settings.high_watermark);
+	partition->low = (int) (0.4 * partition->high);
+	pgscale_sweeper_scan_init(partition);
+	pgscale_sweeper_scan_settings(partition, PGSCALE_SWEEPER_FREELIST, policy);
 	pgscale_sweeper_set_init(0, NBuffers, NBuffers / SET_PART);
 }
 

@@ -12,7 +12,7 @@
  * before it may work again, each time twice as long, until it was useful for a while.
  *
  * The other reason are reads.  If its policy is not the clock's, it can choose better
- * which pages leave, and that is foretold while it watches (forecast.c).  So it works
+ * which pages leave, and that is forecast while it watches (forecast.c).  So it works
  * if sessions wait in DataFileRead, a wait is longer than a copy from the kernel's cache, and
  * a part of the reads would be saved.  The length of a wait is the number of sessions that
  * wait divided by the number of allocations a second (Little's law).  Either reason
@@ -57,7 +57,7 @@
 /* To go on, so much of the waits for reads is enough: it saves some. */
 #define STILL_WAITING	0.5
 
-/* Less than this share of victims dirty: nothing to write. */
+/* Less than this fraction of victims dirty: nothing to write. */
 #define MIN_DIRTY		0.05
 
 /* A write that is quicker is a copy within memory, and no disk is behind it. */
@@ -110,22 +110,22 @@ sweeper_watch(PgscaleSweeperDecision *decision, const PgscaleSweeperEvidence *e,
 	if (now_ns - decision->since_ns < decision->rest_ns)
 		return;
 	if (e->waiting >= MIN_WAITING)
-		sweeper_decide(decision, PGSCALE_SWEEPER_WORKING, PGSCALE_BECAUSE_WAITS, e->waiting, now_ns);
-	else if (e->chooses && reads_delay(e, MIN_WAITING) && e->foretold && e->saved >= MIN_SAVED)
-		sweeper_decide(decision, PGSCALE_SWEEPER_WORKING, PGSCALE_BECAUSE_READS, e->saved, now_ns);
+		sweeper_decide(decision, PGSCALE_SWEEPER_WORKING, PGSCALE_SWEEPER_REASON_WAITS, e->waiting, now_ns);
+	else if (e->chooses && reads_delay(e, MIN_WAITING) && e->forecast && e->saved >= MIN_SAVED)
+		sweeper_decide(decision, PGSCALE_SWEEPER_WORKING, PGSCALE_SWEEPER_REASON_READS, e->saved, now_ns);
 }
 
 /*
- * Are reads a reason to go on?  If not, says why not.  Where nothing is foretold while the
+ * Are reads a reason to go on?  If not, says why not.  Where nothing is forecast while the
  * sweeper works, they are if it began for them.
  */
 static bool
 saves_reads(const PgscaleSweeperEvidence *e, bool for_reads, PgscaleSweeperReason *why_not, double *number)
 {
-	const bool	saves = e->chooses && (e->foretold ? e->saved >= STILL_SAVED : for_reads);
+	const bool	saves = e->chooses && (e->forecast ? e->saved >= STILL_SAVED : for_reads);
 
-	*why_not = saves ? PGSCALE_BECAUSE_QUICK_READS : PGSCALE_BECAUSE_CLOCK_AS_GOOD;
-	*number = e->chooses && e->foretold ? Max(e->saved, 0) : 0;
+	*why_not = saves ? PGSCALE_SWEEPER_REASON_QUICK_READS : PGSCALE_SWEEPER_REASON_CLOCK_AS_GOOD;
+	*number = e->chooses && e->forecast ? Max(e->saved, 0) : 0;
 	return saves && reads_delay(e, STILL_WAITING * MIN_WAITING);
 }
 
@@ -139,13 +139,13 @@ saves_writes(const PgscaleSweeperEvidence *e, PgscaleSweeperReason *why_not, dou
 
 	*sure = e->written >= ENOUGH_PAGES && e->runs >= ENOUGH_RUNS;
 	if (dirty < MIN_DIRTY)
-		*why_not = PGSCALE_BECAUSE_CLEAN, *number = dirty;
+		*why_not = PGSCALE_SWEEPER_REASON_CLEAN, *number = dirty;
 	else if (e->written >= ENOUGH_PAGES && write_us < MIN_WRITE_US)
-		*why_not = PGSCALE_BECAUSE_FAST_DISK, *number = write_us;
+		*why_not = PGSCALE_SWEEPER_REASON_FAST_DISK, *number = write_us;
 	else if (e->runs >= ENOUGH_RUNS && run_pages < MIN_RUN_PAGES)
-		*why_not = PGSCALE_BECAUSE_NO_NEIGHBOURS, *number = run_pages;
+		*why_not = PGSCALE_SWEEPER_REASON_NO_NEIGHBOURS, *number = run_pages;
 	else if (e->waiting >= MIN_WAITING && e->starved == 0)
-		*why_not = PGSCALE_BECAUSE_RINGS, *number = e->waiting;
+		*why_not = PGSCALE_SWEEPER_REASON_RINGS, *number = e->waiting;
 	else
 	{
 		*number = run_pages;
@@ -161,8 +161,8 @@ saves_writes(const PgscaleSweeperEvidence *e, PgscaleSweeperReason *why_not, dou
 static void
 sweeper_work(PgscaleSweeperDecision *decision, const PgscaleSweeperEvidence *e, int64 now_ns)
 {
-	const bool	for_reads = decision->reason == PGSCALE_BECAUSE_READS;
-	PgscaleSweeperReason reason = PGSCALE_BECAUSE_WAITS;
+	const bool	for_reads = decision->reason == PGSCALE_SWEEPER_REASON_READS;
+	PgscaleSweeperReason reason = PGSCALE_SWEEPER_REASON_WAITS;
 	PgscaleSweeperReason reads_reason;
 	double		number;
 	double		reads_number;
@@ -171,7 +171,7 @@ sweeper_work(PgscaleSweeperDecision *decision, const PgscaleSweeperEvidence *e, 
 
 	if (e->consumed == 0 && e->written == 0)
 	{
-		sweeper_decide(decision, PGSCALE_SWEEPER_WATCHING, PGSCALE_BECAUSE_NO_DEMAND, e->ns / 1e9, now_ns);
+		sweeper_decide(decision, PGSCALE_SWEEPER_WATCHING, PGSCALE_SWEEPER_REASON_NO_DEMAND, e->ns / 1e9, now_ns);
 		decision->rest_ns = 0;
 		return;
 	}
@@ -179,10 +179,10 @@ sweeper_work(PgscaleSweeperDecision *decision, const PgscaleSweeperEvidence *e, 
 	if (saves_reads(e, for_reads, &reads_reason, &reads_number))
 	{
 		if (!for_reads && !writes)
-			sweeper_decide(decision, PGSCALE_SWEEPER_WORKING, PGSCALE_BECAUSE_READS, reads_number, now_ns);
+			sweeper_decide(decision, PGSCALE_SWEEPER_WORKING, PGSCALE_SWEEPER_REASON_READS, reads_number, now_ns);
 	}
 	else if (for_reads && writes && sure)
-		sweeper_decide(decision, PGSCALE_SWEEPER_WORKING, PGSCALE_BECAUSE_RUNS, number, now_ns);
+		sweeper_decide(decision, PGSCALE_SWEEPER_WORKING, PGSCALE_SWEEPER_REASON_RUNS, number, now_ns);
 	else if (for_reads || !writes)
 	{
 		if (for_reads)
@@ -220,24 +220,24 @@ pgscale_sweeper_decide(PgscaleSweeperDecision *decision, const PgscaleSweeperEvi
  * only if a slot is left for it: it would be launched again and again.
  */
 void
-pgscale_sweeper_decide_writers(PgscaleSweeperCrew *crew, double pressed, int running, int most, int slots)
+pgscale_sweeper_decide_writers(PgscaleSweeperWriterCount *count, double pressed, int running, int most, int slots)
 {
 	bool		more;
 
-	Assert(crew->writers >= PGSCALE_SWEEPER_FIRST_WRITERS);
-	crew->writers = Max(Min(crew->writers, running + slots), PGSCALE_SWEEPER_FIRST_WRITERS);
-	more = pressed >= PRESSED_MORE && crew->writers < most && running >= crew->writers;
-	crew->relaxed_s = pressed >= PRESSED_MORE ? 0 : crew->relaxed_s + 1;
-	crew->short_s = more && slots <= 0 ? crew->short_s + 1 : 0;
-	crew->few_slots = crew->short_s >= SHORT_S;
+	Assert(count->writers >= PGSCALE_SWEEPER_FIRST_WRITERS);
+	count->writers = Max(Min(count->writers, running + slots), PGSCALE_SWEEPER_FIRST_WRITERS);
+	more = pressed >= PRESSED_MORE && count->writers < most && running >= count->writers;
+	count->relaxed_s = pressed >= PRESSED_MORE ? 0 : count->relaxed_s + 1;
+	count->short_s = more && slots <= 0 ? count->short_s + 1 : 0;
+	count->few_slots = count->short_s >= SHORT_S;
 	if (more)
-		crew->writers += Min(Max(crew->writers / 2, 1), Max(slots, 0));
-	else if (crew->relaxed_s >= RELAXED_S)
+		count->writers += Min(Max(count->writers / 2, 1), Max(slots, 0));
+	else if (count->relaxed_s >= RELAXED_S)
 	{
-		crew->relaxed_s = 0;
-		crew->writers--;
+		count->relaxed_s = 0;
+		count->writers--;
 	}
-	crew->writers = Max(Min(crew->writers, most), PGSCALE_SWEEPER_FIRST_WRITERS);
+	count->writers = Max(Min(count->writers, most), PGSCALE_SWEEPER_FIRST_WRITERS);
 }
 
 char *
@@ -245,33 +245,33 @@ pgscale_sweeper_reason(PgscaleSweeperReason reason, double number)
 {
 	switch (reason)
 	{
-		case PGSCALE_BECAUSE_OFF:
+		case PGSCALE_SWEEPER_REASON_OFF:
 			return pstrdup("it is switched off");
-		case PGSCALE_BECAUSE_FREE_BUFFERS:
+		case PGSCALE_SWEEPER_REASON_FREE_BUFFERS:
 			return pstrdup("there are buffers that were never used");
-		case PGSCALE_BECAUSE_NO_WAITS:
+		case PGSCALE_SWEEPER_REASON_NO_WAITS:
 			return pstrdup("no session waits to write a page");
-		case PGSCALE_BECAUSE_WAITS:
+		case PGSCALE_SWEEPER_REASON_WAITS:
 			return psprintf("%.1f sessions were waiting to write a page", number);
-		case PGSCALE_BECAUSE_ALWAYS:
+		case PGSCALE_SWEEPER_REASON_ALWAYS:
 			return pstrdup("pgscale.sweeper_adaptive is off");
-		case PGSCALE_BECAUSE_NO_DEMAND:
+		case PGSCALE_SWEEPER_REASON_NO_DEMAND:
 			return psprintf("no buffer was needed for %.0f s", number);
-		case PGSCALE_BECAUSE_CLEAN:
+		case PGSCALE_SWEEPER_REASON_CLEAN:
 			return psprintf("only %.1f %% of the pages that leave are dirty", number * 100);
-		case PGSCALE_BECAUSE_FAST_DISK:
+		case PGSCALE_SWEEPER_REASON_FAST_DISK:
 			return psprintf("the disk delays no session: a write takes %.0f us", number);
-		case PGSCALE_BECAUSE_NO_NEIGHBOURS:
+		case PGSCALE_SWEEPER_REASON_NO_NEIGHBOURS:
 			return psprintf("dirty pages have no dirty neighbours: %.2f pages a run", number);
-		case PGSCALE_BECAUSE_RINGS:
+		case PGSCALE_SWEEPER_REASON_RINGS:
 			return psprintf("%.1f sessions write pages of their own, as COPY and VACUUM do", number);
-		case PGSCALE_BECAUSE_READS:
+		case PGSCALE_SWEEPER_REASON_READS:
 			return psprintf("sessions wait for reads, and another choice of pages saves %.0f %% of them", number * 100);
-		case PGSCALE_BECAUSE_RUNS:
+		case PGSCALE_SWEEPER_REASON_RUNS:
 			return psprintf("dirty pages are written together: %.1f pages a run", number);
-		case PGSCALE_BECAUSE_CLOCK_AS_GOOD:
+		case PGSCALE_SWEEPER_REASON_CLOCK_AS_GOOD:
 			return psprintf("another choice of pages saves only %.1f %% of the reads", number * 100);
-		case PGSCALE_BECAUSE_QUICK_READS:
+		case PGSCALE_SWEEPER_REASON_QUICK_READS:
 			return pstrdup("reads no longer delay sessions");
 	}
 	return NULL;				/* not reached */
@@ -280,7 +280,7 @@ pgscale_sweeper_reason(PgscaleSweeperReason reason, double number)
 bool
 pgscale_sweeper_is_no_use(PgscaleSweeperReason reason)
 {
-	return reason == PGSCALE_BECAUSE_CLEAN || reason == PGSCALE_BECAUSE_FAST_DISK ||
-		reason == PGSCALE_BECAUSE_NO_NEIGHBOURS || reason == PGSCALE_BECAUSE_RINGS ||
-		reason == PGSCALE_BECAUSE_CLOCK_AS_GOOD;
+	return reason == PGSCALE_SWEEPER_REASON_CLEAN || reason == PGSCALE_SWEEPER_REASON_FAST_DISK ||
+		reason == PGSCALE_SWEEPER_REASON_NO_NEIGHBOURS || reason == PGSCALE_SWEEPER_REASON_RINGS ||
+		reason == PGSCALE_SWEEPER_REASON_CLOCK_AS_GOOD;
 }

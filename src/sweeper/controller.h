@@ -12,7 +12,7 @@
 
 #include "postgres.h"
 
-#include "sweeper/shares.h"
+#include "sweeper/partitions.h"
 
 /* What was seen since the evidence was last taken for a decision. */
 typedef struct PgscaleSweeperEvidence
@@ -28,7 +28,7 @@ typedef struct PgscaleSweeperEvidence
 	double		reading;		/* sessions that wait to read a page, mean */
 	uint64		allocations;	/* of buffers, by all processes */
 	bool		chooses;		/* is the policy another one than the clock's? */
-	bool		foretold;		/* is it known what that saves? */
+	bool		forecast;		/* is it known what that saves? */
 	double		saved;			/* fraction of the reads */
 } PgscaleSweeperEvidence;
 
@@ -49,20 +49,20 @@ extern bool pgscale_sweeper_decide(PgscaleSweeperDecision *decision, const Pgsca
 								   int64 now_ns);
 
 /* How many writers a sweeper has. */
-typedef struct PgscaleSweeperCrew
+typedef struct PgscaleSweeperWriterCount
 {
 	int			writers;
 	bool		few_slots;		/* it needs more, and the server has no slot */
 	int			relaxed_s;		/* seconds without pressure */
 	int			short_s;		/* seconds with it, and without a slot */
-} PgscaleSweeperCrew;
+} PgscaleSweeperWriterCount;
 
 /*
- * Once a second: pressed is the share of ticks in which nearly nothing was ready
+ * Once a second: pressed is the fraction of ticks in which nearly nothing was ready
  * although all writers wrote; running, how many there are; most, how many there may
  * be; slots, those that the server can spare, less than 0 if it needs some back.
  */
-extern void pgscale_sweeper_decide_writers(PgscaleSweeperCrew *crew, double pressed, int running, int most, int slots);
+extern void pgscale_sweeper_decide_writers(PgscaleSweeperWriterCount *count, double pressed, int running, int most, int slots);
 
 /* In words. */
 extern char *pgscale_sweeper_reason(PgscaleSweeperReason reason, double number);

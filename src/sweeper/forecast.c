@@ -13,7 +13,7 @@
  * nothing, because every page is new then to all of them.  Half-lives that are longer go
  * on learning after that; then a forecast is lower than what comes true.
  *
- * A sequence of which most is missing foretells nothing: pages that come and go between two
+ * A sequence of which most is missing forecasts nothing: pages that come and go between two
  * looks of the sweeper are not in it, and of a loop over many pages a random part is left,
  * in which no page is worth more than another.  So nothing is known while less was seen
  * than was missed.
@@ -58,7 +58,7 @@ StaticAssertDecl(PGSCALE_SWEEPER_GROUPS == 16, "quantile of t has 15 degrees of 
 
 void
 pgscale_sweeper_forecast_go_on(PgscaleSweeperForecast *forecast, const PgscaleSweeperPolicyReport *report,
-							   uint32 begun, int buffers, const PgscaleSweeperSight *sight)
+							   uint32 begun, int buffers, const PgscaleSweeperCoverage *coverage)
 {
 	if (!report)
 	{
@@ -69,14 +69,14 @@ pgscale_sweeper_forecast_go_on(PgscaleSweeperForecast *forecast, const PgscaleSw
 	{
 		memset(forecast, 0, sizeof(PgscaleSweeperForecast));
 		forecast->begun = begun;
-		forecast->next_sight = *sight;
+		forecast->next_coverage = *coverage;
 	}
-	if ((report->misses[PGSCALE_SWEEPER_THE_CLOCK] - forecast->next[PGSCALE_SWEEPER_THE_CLOCK]) * report->sample >= (uint64) PERIOD_TURNOVERS * buffers)
+	if ((report->misses[PGSCALE_SWEEPER_CANDIDATE_CLOCK] - forecast->next[PGSCALE_SWEEPER_CANDIDATE_CLOCK]) * report->sample >= (uint64) PERIOD_TURNOVERS * buffers)
 	{
 		memcpy(forecast->from, forecast->next, sizeof(forecast->from));
 		memcpy(forecast->next, report->misses, sizeof(forecast->next));
-		forecast->from_sight = forecast->next_sight;
-		forecast->next_sight = *sight;
+		forecast->from_coverage = forecast->next_coverage;
+		forecast->next_coverage = *coverage;
 		forecast->periods++;
 	}
 	for (int i = 0; i < PGSCALE_SWEEPER_CANDIDATES; i++)
@@ -84,7 +84,7 @@ pgscale_sweeper_forecast_go_on(PgscaleSweeperForecast *forecast, const PgscaleSw
 	pg_write_barrier();
 	forecast->current = 1 - forecast->current;
 	forecast->known = forecast->periods >= FIRST_PERIOD &&
-		sight->missed - forecast->from_sight.missed <= sight->seen - forecast->from_sight.seen;
+		coverage->missed - forecast->from_coverage.missed <= coverage->seen - forecast->from_coverage.seen;
 }
 
 void
@@ -104,12 +104,12 @@ pgscale_sweeper_forecast_saved(const uint64 *misses, int policy, double *saved)
 {
 	uint64		least = PG_UINT64_MAX;
 
-	if (misses[PGSCALE_SWEEPER_THE_CLOCK] == 0)
+	if (misses[PGSCALE_SWEEPER_CANDIDATE_CLOCK] == 0)
 		return false;
 	for (int i = 0; i < PGSCALE_SWEEPER_CANDIDATES; i++)
-		if (policy == PGSCALE_SWEEPER_HISTORY ? i == PGSCALE_SWEEPER_THE_HISTORY : i != PGSCALE_SWEEPER_THE_CLOCK)
+		if (policy == PGSCALE_SWEEPER_HISTORY ? i == PGSCALE_SWEEPER_CANDIDATE_HISTORY : i != PGSCALE_SWEEPER_CANDIDATE_CLOCK)
 			least = Min(least, misses[i]);
-	*saved = 1 - (double) least / misses[PGSCALE_SWEEPER_THE_CLOCK];
+	*saved = 1 - (double) least / misses[PGSCALE_SWEEPER_CANDIDATE_CLOCK];
 	return true;
 }
 
@@ -124,7 +124,7 @@ pgscale_sweeper_reads_saved(const PgscaleSweeperPolicyReport *report, PgscaleSwe
 
 	if (report->chosen_misses < ENOUGH_MISSES)
 		return false;
-	ratio = report->misses[PGSCALE_SWEEPER_THE_CLOCK] / m;
+	ratio = report->misses[PGSCALE_SWEEPER_CANDIDATE_CLOCK] / m;
 	for (int g = 0; g < n; g++)
 	{
 		const double off = report->clock_group[g] - report->chosen_group[g] * ratio;

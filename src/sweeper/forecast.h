@@ -15,17 +15,17 @@
 #include "sweeper/policies/policy.h"
 
 /*
- * How much a sweeper sees of what happens in its share, in buffers that were taken, or that
+ * How much a sweeper sees of what happens in its partition, in buffers that were taken, or that
  * the server's hand has passed.  Cumulative; one process writes it.
  */
-typedef struct PgscaleSweeperSight
+typedef struct PgscaleSweeperCoverage
 {
 	int64		seen;
 	int64		missed;			/* an estimate; it may fall */
-} PgscaleSweeperSight;
+} PgscaleSweeperCoverage;
 
 /*
- * Of a share: misses of its shadow caches in the last periods, and since.  One process
+ * Of a partition: misses of its shadow caches in the last periods, and since.  One process
  * writes it; any process reads the last three fields.  It writes the copy that is not
  * current, and then makes it that, ten times a second at most.
  */
@@ -35,8 +35,8 @@ typedef struct PgscaleSweeperForecast
 	int			periods;		/* that have ended */
 	uint64		from[PGSCALE_SWEEPER_CANDIDATES];	/* before the last period */
 	uint64		next[PGSCALE_SWEEPER_CANDIDATES];	/* at its end */
-	PgscaleSweeperSight from_sight; /* the same of what was seen */
-	PgscaleSweeperSight next_sight;
+	PgscaleSweeperCoverage from_coverage;	/* the same of what was seen */
+	PgscaleSweeperCoverage next_coverage;
 	volatile bool known;
 	volatile int current;		/* copy */
 	uint64		misses[2][PGSCALE_SWEEPER_CANDIDATES];
@@ -44,7 +44,7 @@ typedef struct PgscaleSweeperForecast
 
 /* Goes on with what the policy of that many buffers reports now; NULL: it has nothing to report. */
 extern void pgscale_sweeper_forecast_go_on(PgscaleSweeperForecast *forecast, const PgscaleSweeperPolicyReport *report,
-										   uint32 begun, int buffers, const PgscaleSweeperSight *sight);
+										   uint32 begun, int buffers, const PgscaleSweeperCoverage *coverage);
 
 /* Adds the misses to a sum, if they are known. */
 extern void pgscale_sweeper_forecast_add(uint64 *sum, const PgscaleSweeperForecast *forecast);

@@ -30,7 +30,7 @@
 #include "base/pg_compat.h"
 #include "base/preload.h"
 #include "sweeper/keep.h"
-#include "sweeper/shares.h"
+#include "sweeper/partitions.h"
 #include "sweeper/sweeper.h"
 
 PG_FUNCTION_INFO_V1(pgscale_keep);
@@ -46,7 +46,7 @@ fraction_in_buffers(double fraction)
 	int64		buffers = 0;
 
 	for (int i = 0; i < pgscale_sweeper_count(); i++)
-		buffers += (int) (fraction * pgscale_sweeper_share(i)->buffers);
+		buffers += (int) (fraction * pgscale_sweeper_partition(i)->buffers);
 	return buffers;
 }
 
@@ -62,7 +62,7 @@ check_fraction(double fraction)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("a fraction of %g of shared_buffers is not a single buffer", fraction),
-				 errhint("A sweeper has %d buffers, and rounds down: choose a larger fraction.", pgscale_sweeper_share(0)->buffers)));
+				 errhint("A sweeper has %d buffers, and rounds down: choose a larger fraction.", pgscale_sweeper_partition(0)->buffers)));
 	return fraction;
 }
 
@@ -271,7 +271,7 @@ pgscale_keep(PG_FUNCTION_ARGS)
 static const char *
 describe_effect(const PgscaleSweeperKept *kept)
 {
-	PgscaleSweeperShare *leader = pgscale_sweeper_share(0);
+	PgscaleSweeperPartition *leader = pgscale_sweeper_partition(0);
 	PgscaleSweeperState state = leader->state;
 	ino_t		file;
 

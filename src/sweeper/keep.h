@@ -20,7 +20,7 @@
 #include "storage/lwlock.h"
 
 #include "base/pg_compat.h"
-#include "sweeper/shares.h"
+#include "sweeper/partitions.h"
 
 /* As many relations can be kept, and that fraction of the buffers for all of them. */
 #define PGSCALE_SWEEPER_KEPT_MOST		64
@@ -118,7 +118,7 @@ extern void pgscale_sweeper_kept_reset(void);
 extern int	pgscale_sweeper_kept_files;
 
 /* In each tick: has the list changed? */
-extern void pgscale_sweeper_kept_refresh(const PgscaleSweeperShare *share);
+extern void pgscale_sweeper_kept_refresh(const PgscaleSweeperPartition *partition);
 
 /* Whose place is the file's?  Less than 0: of none. */
 extern int	pgscale_sweeper_kept_place(const RelFileLocator *file);
@@ -128,9 +128,9 @@ extern int	pgscale_sweeper_kept_place(const RelFileLocator *file);
  * of its relation if the page stays, because that holds no more of the sweep's buffers than
  * its fraction; else less than 0.
  */
-extern int	pgscale_sweeper_kept_met(const PgscaleSweeperShare *share, const RelFileLocator *file);
+extern int	pgscale_sweeper_kept_met(const PgscaleSweeperPartition *partition, const RelFileLocator *file);
 
 /* It stayed, and would have left. */
-extern void pgscale_sweeper_kept_stayed(const PgscaleSweeperShare *share, int place);
+extern void pgscale_sweeper_kept_stayed(const PgscaleSweeperPartition *partition, int place);
 
 #endif							/* PGSCALE_SWEEPER_KEEP_H */

@@ -68,9 +68,9 @@ add_slot(const RelFileLocator *file, int place)
 
 /* Begins a lap; what was held is not known where the relation or its file is another. */
 static void
-begin_with_list(const PgscaleSweeperShare *share)
+begin_with_list(const PgscaleSweeperPartition *partition)
 {
-	PgscaleSweeperKeptCounts *counts = pgscale_sweeper_kept_list->counts[share->number];
+	PgscaleSweeperKeptCounts *counts = pgscale_sweeper_kept_list->counts[partition->number];
 
 	pgscale_sweeper_kept_files = 0;
 	for (int i = 0; i < KEPT_SLOTS; i++)
@@ -80,7 +80,7 @@ begin_with_list(const PgscaleSweeperShare *share)
 		const PgscaleSweeperKept *kept = &list[place];
 
 		met[place] = 0;
-		allowed[place] = (int) (kept->fraction * share->buffers);
+		allowed[place] = (int) (kept->fraction * partition->buffers);
 		if (counts[place].changes != kept->changes)
 		{
 			counts[place].held = -1;
@@ -90,12 +90,12 @@ begin_with_list(const PgscaleSweeperShare *share)
 		if (OidIsValid(kept->relation) && kept->found)
 			add_slot(&kept->file, place);
 	}
-	lap_begin = share->counts.scanned;
+	lap_begin = partition->counts.scanned;
 }
 
 /* A change that is under way just now is there at the next tick. */
 void
-pgscale_sweeper_kept_refresh(const PgscaleSweeperShare *share)
+pgscale_sweeper_kept_refresh(const PgscaleSweeperPartition *partition)
 {
 	if (pg_atomic_read_u32(&pgscale_sweeper_kept_list->version) == list_version)
 		return;
@@ -104,7 +104,7 @@ pgscale_sweeper_kept_refresh(const PgscaleSweeperShare *share)
 	memcpy(list, pgscale_sweeper_kept_list->of, sizeof(list));
 	list_version = pg_atomic_read_u32(&pgscale_sweeper_kept_list->version);
 	LWLockRelease(pgscale_sweeper_kept_list->lock);
-	begin_with_list(share);
+	begin_with_list(partition);
 }
 
 int
@@ -120,31 +120,31 @@ pgscale_sweeper_kept_place(const RelFileLocator *file)
 
 /* The sweep has passed as many buffers as it has. */
 static void
-end_lap(const PgscaleSweeperShare *share)
+end_lap(const PgscaleSweeperPartition *partition)
 {
-	PgscaleSweeperKeptCounts *counts = pgscale_sweeper_kept_list->counts[share->number];
+	PgscaleSweeperKeptCounts *counts = pgscale_sweeper_kept_list->counts[partition->number];
 
 	for (int place = 0; place < PGSCALE_SWEEPER_KEPT_MOST; place++)
 	{
 		counts[place].held = met[place];
 		met[place] = 0;
 	}
-	lap_begin = share->counts.scanned - 1;
+	lap_begin = partition->counts.scanned - 1;
 }
 
 int
-pgscale_sweeper_kept_met(const PgscaleSweeperShare *share, const RelFileLocator *file)
+pgscale_sweeper_kept_met(const PgscaleSweeperPartition *partition, const RelFileLocator *file)
 {
 	int			place;
 
-	if (share->counts.scanned - lap_begin > share->buffers)
-		end_lap(share);
+	if (partition->counts.scanned - lap_begin > partition->buffers)
+		end_lap(partition);
 	place = pgscale_sweeper_kept_place(file);
 	return place >= 0 && ++met[place] <= allowed[place] ? place : -1;
 }
 
 void
-pgscale_sweeper_kept_stayed(const PgscaleSweeperShare *share, int place)
+pgscale_sweeper_kept_stayed(const PgscaleSweeperPartition *partition, int place)
 {
-	pgscale_sweeper_kept_list->counts[share->number][place].stayed++;
+	pgscale_sweeper_kept_list->counts[partition->number][place].stayed++;
 }

@@ -17,7 +17,7 @@
  * that the clock ages pages as on a stock server.  In a window each pass is expected, and
  * is no news.
  *
- * Both lie in the sweeper's own memory (segment.c).  All policies share one memory and
+ * Both lie in the sweeper's own memory (segment.c).  All policies have one memory in common and
  * learn the same, whichever is in force: one that is chosen anew knows all that the one
  * before knew.  A sweeper that was restarted, or switched off and on, has what the one
  * before kept in a file (saved_history.c).
@@ -67,38 +67,38 @@ clear_memory(void *memory, Size size)
 }
 
 void
-pgscale_sweeper_policy_begin(PgscaleSweeperShare *share, int policy)
+pgscale_sweeper_policy_begin(PgscaleSweeperPartition *partition, int policy)
 {
 	const PgscaleSweeperMemory *memory = &pgscale_sweeper_memory;
 
 	Assert(policy >= 0 && policy < PGSCALE_SWEEPER_POLICIES);
-	if (share->policy != PGSCALE_SWEEPER_NO_POLICY)
+	if (partition->policy != PGSCALE_SWEEPER_NO_POLICY)
 		pgscale_sweeper_policies[policy]->take_over(memory->policy);
 	else
 	{
-		clear_memory(memory->pages, share->buffers * sizeof(PgscaleSweeperPage));
-		clear_memory(memory->policy, pgscale_sweeper_policies[policy]->size(share->buffers));
-		pgscale_sweeper_policies[policy]->init(memory->policy, share->buffers);
-		share->policy_begun++;
+		clear_memory(memory->pages, partition->buffers * sizeof(PgscaleSweeperPage));
+		clear_memory(memory->policy, pgscale_sweeper_policies[policy]->size(partition->buffers));
+		pgscale_sweeper_policies[policy]->init(memory->policy, partition->buffers);
+		partition->policy_begun++;
 		pg_write_barrier();
 	}
-	share->policy = policy;
+	partition->policy = policy;
 }
 
 PgscaleSweeperNews
-pgscale_sweeper_page_seen(PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look,
+pgscale_sweeper_page_seen(PgscaleSweeperPartition *partition, int buf, const PgscaleBuffer *look,
 						  const PgscalePage *page, int expected, bool hand_ages)
 {
-	const PgscaleSweeperPolicy *policy = pgscale_sweeper_policy(share);
-	PgscaleSweeperPage *p = pgscale_sweeper_page(share, buf);
+	const PgscaleSweeperPolicy *policy = pgscale_sweeper_policy(partition);
+	PgscaleSweeperPage *p = pgscale_sweeper_page(partition, buf);
 	const uint32 hash = pgscale_buffer_page_hash(page);
-	const int	at = buf - share->first;
+	const int	at = buf - partition->first;
 	PgscaleSweeperNews news = PGSCALE_PAGE_NOT_USED;
 
 	if (!p->known || p->hash != hash)
 	{
 		news = p->known ? PGSCALE_PAGE_REPLACED : PGSCALE_PAGE_FIRST_SEEN;
-		pgscale_sweeper_page_left(share, buf);
+		pgscale_sweeper_page_left(partition, buf);
 		p->kept = false;
 		policy->arrived(pgscale_sweeper_memory.policy, at, hash, look->usage);
 		/* A page comes with one use. */
@@ -121,26 +121,26 @@ pgscale_sweeper_page_seen(PgscaleSweeperShare *share, int buf, const PgscaleBuff
 }
 
 void
-pgscale_sweeper_page_raised(PgscaleSweeperShare *share, int buf, int by)
+pgscale_sweeper_page_raised(PgscaleSweeperPartition *partition, int buf, int by)
 {
-	PgscaleSweeperPage *p = pgscale_sweeper_page(share, buf);
+	PgscaleSweeperPage *p = pgscale_sweeper_page(partition, buf);
 
 	p->left = Min(p->left + by, MOST_LEFT);
 }
 
 void
-pgscale_sweeper_page_left(PgscaleSweeperShare *share, int buf)
+pgscale_sweeper_page_left(PgscaleSweeperPartition *partition, int buf)
 {
-	PgscaleSweeperPage *p = pgscale_sweeper_page(share, buf);
+	PgscaleSweeperPage *p = pgscale_sweeper_page(partition, buf);
 
 	if (p->known)
-		pgscale_sweeper_policy(share)->evicted(pgscale_sweeper_memory.policy, buf - share->first, p->hash);
+		pgscale_sweeper_policy(partition)->evicted(pgscale_sweeper_memory.policy, buf - partition->first, p->hash);
 	p->known = false;
 }
 
 void
-pgscale_sweeper_policy_report(const PgscaleSweeperShare *share, PgscaleSweeperPolicyReport *report)
+pgscale_sweeper_policy_report(const PgscaleSweeperPartition *partition, PgscaleSweeperPolicyReport *report)
 {
 	memset(report, 0, sizeof(*report));
-	pgscale_sweeper_policy(share)->report(pgscale_sweeper_memory.policy, share->buffers, report);
+	pgscale_sweeper_policy(partition)->report(pgscale_sweeper_memory.policy, partition->buffers, report);
 }

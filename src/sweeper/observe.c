@@ -8,7 +8,7 @@
  * happened since the lap before: its growth over the count of then, and one for the pass,
  * are uses; another page has come in the place of the one that was known.  That is told
  * to the policy "clock", whatever the setting is.  It decides nothing meanwhile, but
- * its shadow caches see the uses, and foretell what another policy would save
+ * its shadow caches see the uses, and forecast what another policy would save
  * (forecast.c).  Each pass is a visit, so that all pages are known when the sweeper begins
  * to work.
  *
@@ -23,7 +23,7 @@
  * were known before show no uses, because nothing is known of the hand's passes
  * meanwhile; others have come.  A hand that outruns the sweeper by a lap ends a window,
  * and what it has passed is missed.  In a pool of a few hundred buffers that can happen
- * at each tick: then nothing is foretold (forecast.c).
+ * at each tick: then nothing is forecast (forecast.c).
  *
  * A page is also taken as gone while it is being read into its buffer, or its header is
  * locked at every try.  It comes in the next lap then.
@@ -70,30 +70,30 @@ static int64 lap_end = 0;		/* of the window's first lap */
  * counts are those in the headers, with which it begins if the sweeper begins to work.
  */
 static void
-observe_buffer(PgscaleSweeperShare *share, int buf, bool known_lap)
+observe_buffer(PgscaleSweeperPartition *partition, int buf, bool known_lap)
 {
-	const PgscaleSweeperPage *p = pgscale_sweeper_page(share, buf);
+	const PgscaleSweeperPage *p = pgscale_sweeper_page(partition, buf);
 	PgscaleBuffer look;
 	PgscalePage page;
 	PgscaleSweeperNews news;
 
 	if (!pgscale_buffer_read(buf, &look, &page))
 	{
-		pgscale_sweeper_page_left(share, buf);
+		pgscale_sweeper_page_left(partition, buf);
 		return;
 	}
-	news = pgscale_sweeper_page_seen(share, buf, &look, &page,
+	news = pgscale_sweeper_page_seen(partition, buf, &look, &page,
 									 known_lap ? (int) p->left - !look.pinned : look.usage, false);
 	if (!look.pinned && (look.usage == 0 || (news != PGSCALE_PAGE_FIRST_SEEN && news != PGSCALE_PAGE_REPLACED)))
-		(void) pgscale_sweeper_visit(share, buf, false);
+		(void) pgscale_sweeper_visit(partition, buf, false);
 }
 
 /* Is there a window, now that the hand is there?  One begins if enough visits are allowed. */
 static bool
-window_goes_on(PgscaleSweeperShare *share, int64 hand, int64 now)
+window_goes_on(PgscaleSweeperPartition *partition, int64 hand, int64 now)
 {
-	const double most = (double) WINDOW_LAPS * share->buffers;
-	const double part = (double) share->buffers / NBuffers;
+	const double most = (double) WINDOW_LAPS * partition->buffers;
+	const double part = (double) partition->buffers / NBuffers;
 
 	/*
 	 * the server's count of the hand's rounds wraps around, in a tiny pool
@@ -110,38 +110,38 @@ window_goes_on(PgscaleSweeperShare *share, int64 hand, int64 now)
 	ticked_ns = now;
 
 	if (in_window && hand - followed > NBuffers)
-		share->sight.missed += (int64) (part * (hand - followed));
+		partition->coverage.missed += (int64) (part * (hand - followed));
 	else if (in_window && allowed > 0)
 		return true;
 	in_window = allowed >= most;
 	if (in_window)
 	{
-		share->counts.unobserved += (uint64) (part * Max(hand - followed, 0));
-		followed = pgscale_sweeper_into_share(share, hand);
+		partition->counts.unobserved += (uint64) (part * Max(hand - followed, 0));
+		followed = pgscale_sweeper_into_partition(partition, hand);
 		lap_end = hand + NBuffers;
 	}
 	return in_window;
 }
 
 bool
-pgscale_sweeper_observe(PgscaleSweeperShare *share)
+pgscale_sweeper_observe(PgscaleSweeperPartition *partition)
 {
 	const int64 hand = (int64) pgscale_buffers_hand();
 	const int64 upto = pgscale_sweeper_passed(hand);
 	const int64 now = pgscale_timer_clock();
 	const bool	fast = (double) (hand - hand_before) * PACE_NS > (double) NBuffers / PACE_PART * (now - ticked_ns);
 
-	Assert(share->observing && share->policy == PGSCALE_SWEEPER_CLOCK);
+	Assert(partition->observing && partition->policy == PGSCALE_SWEEPER_CLOCK);
 	hand_before = hand;
-	if (!window_goes_on(share, hand, now))
+	if (!window_goes_on(partition, hand, now))
 		return false;
 	for (int n = 0; followed < upto && !pgscale_sweeper_long_enough(n); n++)
 	{
-		observe_buffer(share, pgscale_sweeper_buffer_at(followed), followed >= lap_end);
-		share->counts.observed++;
-		share->sight.seen++;
+		observe_buffer(partition, pgscale_sweeper_buffer_at(followed), followed >= lap_end);
+		partition->counts.observed++;
+		partition->coverage.seen++;
 		allowed--;
-		followed = pgscale_sweeper_into_share(share, followed + 1);
+		followed = pgscale_sweeper_into_partition(partition, followed + 1);
 	}
 	return fast || followed < upto;
 }

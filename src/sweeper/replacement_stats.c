@@ -25,7 +25,7 @@
 #include "base/preload.h"
 #include "sweeper/known_pages.h"
 #include "sweeper/segment.h"
-#include "sweeper/shares.h"
+#include "sweeper/partitions.h"
 #include "sweeper/sweeper.h"
 
 PG_FUNCTION_INFO_V1(pgscale_replacement_stats);
@@ -90,11 +90,11 @@ put_report(const PgscaleSweeperPolicyReport *report, Datum *values, bool *nulls)
 static int64
 count_fallbacks(const PgscaleSweeperBase *base, double *served)
 {
-	const uint64 allocated = pgscale_sweeper_share(0)->counts.allocated - base->sweep[0].allocated;
+	const uint64 allocated = pgscale_sweeper_partition(0)->counts.allocated - base->sweep[0].allocated;
 	uint64		consumed = 0;
 
 	for (int n = 0; n < pgscale_sweeper_count(); n++)
-		consumed += pgscale_sweeper_share(n)->counts.consumed - base->sweep[n].consumed;
+		consumed += pgscale_sweeper_partition(n)->counts.consumed - base->sweep[n].consumed;
 	/* the server counts later than the sweeper does */
 	consumed = Min(consumed, allocated);
 	*served = allocated > 0 ? (double) consumed / allocated : -1;
@@ -110,7 +110,7 @@ worths_begin(void)
 	/* those of a call that an error ended are not mapped any more */
 	memset(memories, 0, sizeof(memories));
 	for (int n = 0; n < pgscale_sweeper_count(); n++)
-		(void) pgscale_sweeper_memory_attach(pgscale_sweeper_share(n), &memories[n]);
+		(void) pgscale_sweeper_memory_attach(pgscale_sweeper_partition(n), &memories[n]);
 }
 
 static void
@@ -125,20 +125,20 @@ worths_end(void)
 static bool
 worth_of(int buf, const PgscalePage *page, PgscalePageWorth *worth)
 {
-	const PgscaleSweeperShare *share;
+	const PgscaleSweeperPartition *partition;
 	const PgscaleSweeperMemory *memory;
 	const PgscaleSweeperPolicy *policy;
 	int			n = 0;
 
-	while (buf >= pgscale_sweeper_share(n)->first + pgscale_sweeper_share(n)->buffers)
+	while (buf >= pgscale_sweeper_partition(n)->first + pgscale_sweeper_partition(n)->buffers)
 		n++;
-	share = pgscale_sweeper_share(n);
+	partition = pgscale_sweeper_partition(n);
 	memory = &memories[n];
-	buf -= share->first;
-	if (!memory->segment || share->policy == PGSCALE_SWEEPER_NO_POLICY ||
+	buf -= partition->first;
+	if (!memory->segment || partition->policy == PGSCALE_SWEEPER_NO_POLICY ||
 		!memory->pages[buf].known || memory->pages[buf].hash != pgscale_buffer_page_hash(page))
 		return false;
-	policy = pgscale_sweeper_policy(share);
+	policy = pgscale_sweeper_policy(partition);
 	worth->score = exp2(policy->score(memory->policy, buf));
 	worth->may_leave = policy->rank(memory->policy, buf) == 0;
 	return true;
@@ -165,7 +165,7 @@ pgscale_replacement_stats(PG_FUNCTION_ARGS)
 
 	for (int n = 0; n < pgscale_sweeper_count(); n++)
 	{
-		PgscaleSweeperShare *s = pgscale_sweeper_share(n);
+		PgscaleSweeperPartition *s = pgscale_sweeper_partition(n);
 		const int	policy = s->policy;
 		PgscaleSweeperPolicyReport report;
 		uint64		misses[PGSCALE_SWEEPER_CANDIDATES] = {0};

@@ -79,7 +79,7 @@ typedef struct SavedHeader
 /* Where a walk through the pages is. */
 typedef struct SavedWalk
 {
-	int			buf;			/* of the share */
+	int			buf;			/* of the partition */
 	uint32		departed;
 } SavedWalk;
 
@@ -111,7 +111,7 @@ hash_of_one_page(void)
 }
 
 static SavedHeader
-saved_header(const PgscaleSweeperShare *share)
+saved_header(const PgscaleSweeperPartition *partition)
 {
 	SavedHeader header;
 
@@ -122,19 +122,19 @@ saved_header(const PgscaleSweeperShare *share)
 	header.hash = hash_of_one_page();
 	header.buffers = NBuffers;
 	header.workers = pgscale_sweeper_count();
-	header.worker = share->number;
+	header.worker = partition->number;
 	return header;
 }
 
 /* The next pages, those in buffers first.  Returns their number, 0 at the end. */
 static int
-next_pages(const PgscaleSweeperShare *share, SavedWalk *walk, PgscaleSweeperRemembered *pages)
+next_pages(const PgscaleSweeperPartition *partition, SavedWalk *walk, PgscaleSweeperRemembered *pages)
 {
-	const PgscaleSweeperPolicy *policy = pgscale_sweeper_policy(share);
+	const PgscaleSweeperPolicy *policy = pgscale_sweeper_policy(partition);
 	const PgscaleSweeperMemory *memory = &pgscale_sweeper_memory;
 	int			n = 0;
 
-	for (; walk->buf < share->buffers && n < CHUNK; walk->buf++)
+	for (; walk->buf < partition->buffers && n < CHUNK; walk->buf++)
 		if (memory->pages[walk->buf].known)
 		{
 			pages[n].page = memory->pages[walk->buf].hash;
@@ -155,7 +155,7 @@ class_of_score(float score)
 
 /* Finds the best pages, at most that many.  Returns their number. */
 static uint32
-find_saved_cut(const PgscaleSweeperShare *share, uint32 most, SavedCut *cut)
+find_saved_cut(const PgscaleSweeperPartition *partition, uint32 most, SavedCut *cut)
 {
 	PgscaleSweeperRemembered pages[CHUNK];
 	uint32		counts[CLASSES] = {0};
@@ -163,7 +163,7 @@ find_saved_cut(const PgscaleSweeperShare *share, uint32 most, SavedCut *cut)
 	uint32		above = 0;
 	int			n;
 
-	while ((n = next_pages(share, &walk, pages)) > 0)
+	while ((n = next_pages(partition, &walk, pages)) > 0)
 		for (int i = 0; i < n; i++)
 			counts[class_of_score(pages[i].score)]++;
 
@@ -194,9 +194,9 @@ keep_best(PgscaleSweeperRemembered *pages, int n, SavedCut *cut)
 }
 
 void
-pgscale_sweeper_saved_write(const PgscaleSweeperShare *share)
+pgscale_sweeper_saved_write(const PgscaleSweeperPartition *partition)
 {
-	SavedHeader header = saved_header(share);
+	SavedHeader header = saved_header(partition);
 	PgscaleSweeperRemembered pages[CHUNK];
 	SavedWalk	walk = {0};
 	SavedCut	cut;
@@ -207,16 +207,16 @@ pgscale_sweeper_saved_write(const PgscaleSweeperShare *share)
 
 	if (!history_read)
 		return;
-	pgscale_sweeper_policy_report(share, &report);
+	pgscale_sweeper_policy_report(partition, &report);
 	header.choice = report.preferred;
-	header.pages = find_saved_cut(share, Min(share->buffers, MOST_PAGES / pgscale_sweeper_count()), &cut);
+	header.pages = find_saved_cut(partition, Min(partition->buffers, MOST_PAGES / pgscale_sweeper_count()), &cut);
 	if (header.pages == 0)
 		return;
 
-	name_file(share->number, name);
+	name_file(partition->number, name);
 	pgscale_saved_begin(&file, name);
 	pgscale_saved_put(&file, &header, sizeof(header));
-	while ((n = next_pages(share, &walk, pages)) > 0)
+	while ((n = next_pages(partition, &walk, pages)) > 0)
 		pgscale_saved_put(&file, pages, keep_best(pages, n, &cut) * sizeof(*pages));
 	(void) pgscale_saved_end(&file, LOG, NULL);
 }
@@ -257,9 +257,9 @@ saved_interrupts(void)
 
 /* Is the header what this sweeper would have written?  Else why not. */
 static const char *
-check_header(const PgscaleSavedFile *file, const PgscaleSweeperShare *share, const SavedHeader *header)
+check_header(const PgscaleSavedFile *file, const PgscaleSweeperPartition *partition, const SavedHeader *header)
 {
-	const SavedHeader own = saved_header(share);
+	const SavedHeader own = saved_header(partition);
 
 	if (header->format != own.format)
 		return "its format is not this version's";
@@ -271,21 +271,21 @@ check_header(const PgscaleSavedFile *file, const PgscaleSweeperShare *share, con
 		return "shared_buffers was another";
 	if (header->workers != own.workers || header->worker != own.worker)
 		return "it is of another sweeper, or pgscale.sweeper_workers was another";
-	if (header->pages > share->buffers || file->left != (uint64) header->pages * sizeof(PgscaleSweeperRemembered))
+	if (header->pages > partition->buffers || file->left != (uint64) header->pages * sizeof(PgscaleSweeperRemembered))
 		return "its size is wrong";
 	return header->choice >= 0 && header->choice < PGSCALE_SWEEPER_CANDIDATES ? NULL : "it has a choice that cannot be";
 }
 
 /* Has the policy remember all pages.  What a server wrote has no scores that cannot be; another one's are left out. */
 static void
-restore_saved(PgscaleSavedFile *file, PgscaleSweeperShare *share, const SavedHeader *header)
+restore_saved(PgscaleSavedFile *file, PgscaleSweeperPartition *partition, const SavedHeader *header)
 {
-	const PgscaleSweeperPolicy *policy = pgscale_sweeper_policy(share);
+	const PgscaleSweeperPolicy *policy = pgscale_sweeper_policy(partition);
 	PgscaleSweeperRemembered pages[CHUNK];
 	uint32		n;
 
 	policy->resume(pgscale_sweeper_memory.policy, header->choice);
-	share->restored = 0;
+	partition->restored = 0;
 	for (uint32 left = header->pages; left > 0; left -= n)
 	{
 		saved_interrupts();
@@ -298,28 +298,28 @@ restore_saved(PgscaleSavedFile *file, PgscaleSweeperShare *share, const SavedHea
 			if (!(fabsf(pages[i].score) <= PGSCALE_SWEEPER_SCORE_MOST))
 				continue;
 			policy->remember(pgscale_sweeper_memory.policy, &pages[i]);
-			share->restored++;
+			partition->restored++;
 		}
 	}
 }
 
 void
-pgscale_sweeper_saved_read(PgscaleSweeperShare *share)
+pgscale_sweeper_saved_read(PgscaleSweeperPartition *partition)
 {
 	PgscaleSavedFile file;
 	SavedHeader header;
 	char		name[MAXPGPATH];
 
-	name_file(share->number, name);
-	share->restore_problem[0] = '\0';
+	name_file(partition->number, name);
+	partition->restore_problem[0] = '\0';
 	if (pgscale_saved_open(&file, name, saved_interrupts))
 	{
 		if (pgscale_saved_get(&file, &header, sizeof(header)))
-			file.problem = check_header(&file, share, &header);
+			file.problem = check_header(&file, partition, &header);
 		if (file.problem == NULL)
-			restore_saved(&file, share, &header);
+			restore_saved(&file, partition, &header);
 		if (file.problem)
-			strlcpy(share->restore_problem, file.problem, sizeof(share->restore_problem));
+			strlcpy(partition->restore_problem, file.problem, sizeof(partition->restore_problem));
 		pgscale_saved_close(&file, true, "The sweeper starts without a history.", NULL);
 	}
 	history_read = true;

@@ -12,18 +12,18 @@
 
 #include "postgres.h"
 
-#include "sweeper/shares.h"
+#include "sweeper/partitions.h"
 
 /* In the postmaster, when shared memory has been set up: removes files that will not be read. */
 extern void pgscale_sweeper_saved_startup(void);
 
 /* In a sweeper, when its policy has begun: has it go on with what the one before knew, and removes the file. */
-extern void pgscale_sweeper_saved_read(PgscaleSweeperShare *share);
+extern void pgscale_sweeper_saved_read(PgscaleSweeperPartition *partition);
 
 /*
  * In a sweeper that ends: writes what its policy remembers, if anything.  If it has not read
  * the file of the one before, that one stays.
  */
-extern void pgscale_sweeper_saved_write(const PgscaleSweeperShare *share);
+extern void pgscale_sweeper_saved_write(const PgscaleSweeperPartition *partition);
 
 #endif							/* PGSCALE_SWEEPER_SAVED_HISTORY_H */

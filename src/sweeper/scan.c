@@ -65,8 +65,8 @@
  * nearly none did; and if at least that fraction of the victims are dirty.  Only then
  * victims in long runs are written first, and neighbours leave with them: both cost reads.
  */
-#define SHORT_SHARE		0.001
-#define SHORT_OVER		(SHORT_SHARE / 20)
+#define SHORT_FRACTION		0.001
+#define SHORT_OVER		(SHORT_FRACTION / 20)
 #define SHORT_TICKS		2500
 #define SHORT_DIRTY		0.25
 
@@ -109,16 +109,16 @@ static const PgscaleSweeperSupply *const supplies[] = {
 	[PGSCALE_SWEEPER_WINDOW] = &pgscale_sweeper_window
 };
 
-static PgscaleSweeperShare *mine = NULL;
+static PgscaleSweeperPartition *mine = NULL;
 static const PgscaleSweeperSupply *supply = NULL;
 static int	wanted_mode;
 static int	wanted_policy;
 static int	hand = 0;
 static bool refilling = false;
 static double may_pass = 0;		/* buffers, although nothing is lacking */
-static double dirty_share = 0;	/* of the victims found */
+static double dirty_fraction = 0;	/* of the victims found */
 static int	found = 0;			/* victims, up to those that are remembered */
-static double starved_share = 0;	/* of the ticks */
+static double starved_fraction = 0; /* of the ticks */
 static bool writes_short = false;
 static double rate = 0;			/* buffers that are taken, a second */
 static int64 rated_ns = 0;		/* in the last tick */
@@ -131,35 +131,35 @@ static int64 progress_ns = 0;	/* when they last got on */
 static PgscaleSweeperRun *runs = NULL;
 
 void
-pgscale_sweeper_scan_init(PgscaleSweeperShare *share)
+pgscale_sweeper_scan_init(PgscaleSweeperPartition *partition)
 {
-	mine = share;
-	dirty_share = found = 0;
-	may_pass = (double) PASS_LAPS * share->buffers;
-	pgscale_sweeper_set_init(share->first, share->buffers, Max(Min(share->buffers / SET_PART, SET_MOST), 1));
+	mine = partition;
+	dirty_fraction = found = 0;
+	may_pass = (double) PASS_LAPS * partition->buffers;
+	pgscale_sweeper_set_init(partition->first, partition->buffers, Max(Min(partition->buffers / SET_PART, SET_MOST), 1));
 	runs = MemoryContextAlloc(TopMemoryContext, PGSCALE_RUNS_QUEUED * sizeof(PgscaleSweeperRun));
 }
 
 static void
-scan_as_wanted(PgscaleSweeperShare *share, bool observe)
+scan_as_wanted(PgscaleSweeperPartition *partition, bool observe)
 {
 	/* what the server does while it is left to itself */
 	const int	policy = observe ? PGSCALE_SWEEPER_CLOCK : wanted_policy;
 
 	supply = supplies[wanted_mode];
-	share->mode = wanted_mode;
-	if (share->policy != policy)
-		pgscale_sweeper_policy_begin(share, policy);
-	share->observing = observe;
+	partition->mode = wanted_mode;
+	if (partition->policy != policy)
+		pgscale_sweeper_policy_begin(partition, policy);
+	partition->observing = observe;
 }
 
 void
-pgscale_sweeper_scan_settings(PgscaleSweeperShare *share, int mode, int policy)
+pgscale_sweeper_scan_settings(PgscaleSweeperPartition *partition, int mode, int policy)
 {
 	wanted_mode = mode;
 	wanted_policy = policy;
 	if (!supply)
-		scan_as_wanted(share, share->observing);
+		scan_as_wanted(partition, partition->observing);
 }
 
 bool
@@ -181,7 +181,7 @@ set_has_room(void)
 {
 	const int	buffers = mine->buffers;
 
-	return pgscale_sweeper_set_lacks(Min(Max(dirty_share, (double) SET_LEAST * SET_PART / buffers), 1));
+	return pgscale_sweeper_set_lacks(Min(Max(dirty_fraction, (double) SET_LEAST * SET_PART / buffers), 1));
 }
 
 static bool
@@ -192,39 +192,39 @@ is_unused(int buf, const PgscaleBuffer *look, const PgscalePage *page)
 
 /* The next page that a writer has cleaned, if any. */
 static bool
-take_written(PgscaleSweeperShare *share, int writer, PgscaleSweeperSwept *swept)
+take_written(PgscaleSweeperPartition *partition, int writer, PgscaleSweeperSwept *swept)
 {
 	bool		lost = false;
 	bool		taken = pgscale_sweeper_take_written(&pgscale_sweeper_memory.queues->written[writer], swept, &lost);
 
-	share->counts.errors += lost;
+	partition->counts.errors += lost;
 	return taken;
 }
 
 /* Supplies what the writers have cleaned. */
 static void
-take_back(PgscaleSweeperShare *share)
+take_back(PgscaleSweeperPartition *partition)
 {
-	const uint8 most = pgscale_sweeper_policy(share)->neighbour_rank(pgscale_sweeper_memory.policy, writes_short);
+	const uint8 most = pgscale_sweeper_policy(partition)->neighbour_rank(pgscale_sweeper_memory.policy, writes_short);
 	PgscaleSweeperSwept swept;
 
 	for (int i = 0; i < PGSCALE_SWEEPER_MAX_WRITERS; i++)
-		for (int n = 0; n < PGSCALE_PAGES_WRITTEN && take_written(share, i, &swept); n++)
+		for (int n = 0; n < PGSCALE_PAGES_WRITTEN && take_written(partition, i, &swept); n++)
 		{
 			/* of a kept relation no page leaves as a neighbour */
 			const bool	neighbours = pgscale_sweeper_kept_place(&swept.page.locator) < 0;
 
 			pgscale_sweeper_set_forget(swept.buf);
-			if (supply->offer(share, swept.buf, &swept.page, neighbours ? most : 0))
-				share->counts.supplied_written++;
+			if (supply->offer(partition, swept.buf, &swept.page, neighbours ? most : 0))
+				partition->counts.supplied_written++;
 		}
 }
 
 /* Do the writers that have pages to write do nothing? */
 static bool
-writers_stuck(const PgscaleSweeperShare *share, int pending, int64 now)
+writers_stuck(const PgscaleSweeperPartition *partition, int pending, int64 now)
 {
-	const PgscaleSweeperWriteCounts write = pgscale_sweeper_write_counts(share);
+	const PgscaleSweeperWriteCounts write = pgscale_sweeper_write_counts(partition);
 	const uint64 done = write.written + write.skipped_pinned + write.skipped_locked + write.skipped_wal + write.skipped_changed;
 
 	if (pending == 0 || done != done_before)
@@ -235,7 +235,7 @@ writers_stuck(const PgscaleSweeperShare *share, int pending, int64 now)
 
 /* Queues them, while there is room. */
 static void
-hand_to_writers(PgscaleSweeperShare *share, int nruns)
+hand_to_writers(PgscaleSweeperPartition *partition, int nruns)
 {
 	for (int i = 0; i < nruns; i++)
 		if (!pgscale_sweeper_put_run(pgscale_sweeper_memory.queues, &runs[i]))
@@ -244,7 +244,7 @@ hand_to_writers(PgscaleSweeperShare *share, int nruns)
 
 /* Has that many pages of the standing set written.  Returns their number. */
 static int
-sweeper_write(PgscaleSweeperShare *share, int pages)
+sweeper_write(PgscaleSweeperPartition *partition, int pages)
 {
 	const int	room = PGSCALE_RUNS_QUEUED - (int) pgscale_sweeper_queued_runs(pgscale_sweeper_memory.queues);
 	const int	nruns = pgscale_sweeper_set_choose(pages, is_unused, PGSCALE_RUN_MAX, CHOOSE_NS, runs, room);
@@ -252,14 +252,14 @@ sweeper_write(PgscaleSweeperShare *share, int pages)
 
 	for (int i = 0; i < nruns; i++)
 		chosen += runs[i].pages;
-	hand_to_writers(share, nruns);
+	hand_to_writers(partition, nruns);
 	pgscale_sweeper_set_refresh(REFRESH_TIMES * chosen, is_unused, PGSCALE_RUN_MAX, CHOOSE_NS);
 	return chosen;
 }
 
 /* A victim was found.  Returns how many pages it looked up. */
 static int
-sweeper_found(PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look, const PgscalePage *page, int *lacking)
+sweeper_found(PgscaleSweeperPartition *partition, int buf, const PgscaleBuffer *look, const PgscalePage *page, int *lacking)
 {
 	/*
 	 * A clean one that is not offered stays, and counts in each lap.  So more
@@ -268,19 +268,19 @@ sweeper_found(PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look, co
 	 * instead of 2.1: mode window, uniform keys, bench/sweeper skewed.
 	 */
 	found = Min(found + 1, DIRTY_MEMORY);
-	dirty_share += (look->dirty - dirty_share) / found;
+	dirty_fraction += (look->dirty - dirty_fraction) / found;
 	if (look->dirty)
 	{
-		if (share->stuck || !set_has_room())
+		if (partition->stuck || !set_has_room())
 			return 0;
-		supply->show(share, buf, look);
-		share->counts.queued++;
+		supply->show(partition, buf, look);
+		partition->counts.queued++;
 		return pgscale_sweeper_set_add(buf, page, PGSCALE_RUN_MAX);
 	}
-	if (*lacking > 0 && supply->offer(share, buf, page, 0))
+	if (*lacking > 0 && supply->offer(partition, buf, page, 0))
 	{
 		pgscale_sweeper_set_forget(buf);
-		share->counts.supplied_clean++;
+		partition->counts.supplied_clean++;
 		(*lacking)--;
 	}
 	return 0;
@@ -292,21 +292,21 @@ sweeper_found(PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look, co
  * part of the victims are dirty.
  */
 static bool
-sweep_goes_on(const PgscaleSweeperShare *share, int lacking)
+sweep_goes_on(const PgscaleSweeperPartition *partition, int lacking)
 {
-	if (lacking > 0 && (share->stuck || set_has_room()))
+	if (lacking > 0 && (partition->stuck || set_has_room()))
 		return true;
-	return may_pass > 0 && (lacking > 0 || (!share->stuck && pgscale_sweeper_set_lacks(dirty_share)));
+	return may_pass > 0 && (lacking > 0 || (!partition->stuck && pgscale_sweeper_set_lacks(dirty_fraction)));
 }
 
 /* A visit: may the page leave?  A kept one does not.  Place: see pgscale_sweeper_kept_met(). */
 static bool
-visit_may_leave(PgscaleSweeperShare *share, int buf, int place)
+visit_may_leave(PgscaleSweeperPartition *partition, int buf, int place)
 {
-	const uint8 rank = pgscale_sweeper_visit(share, buf, place >= 0);
+	const uint8 rank = pgscale_sweeper_visit(partition, buf, place >= 0);
 
 	if (rank == 0 && place >= 0)
-		pgscale_sweeper_kept_stayed(share, place);
+		pgscale_sweeper_kept_stayed(partition, place);
 	return rank == 0 && place < 0;
 }
 
@@ -315,37 +315,37 @@ visit_may_leave(PgscaleSweeperShare *share, int buf, int place)
  * full.  Returns the number still missing.
  */
 static int
-sweeper_sweep(PgscaleSweeperShare *share, int lacking)
+sweeper_sweep(PgscaleSweeperPartition *partition, int lacking)
 {
 	int			looked_up = 0;
 
 	if (lacking > 0)
-		hand = supply->onward(share, hand, dirty_share);
-	Assert(hand >= 0 && hand < share->buffers);
-	for (int i = 0; i < share->buffers && sweep_goes_on(share, lacking) && !pgscale_sweeper_long_enough(i + looked_up); i++)
+		hand = supply->onward(partition, hand, dirty_fraction);
+	Assert(hand >= 0 && hand < partition->buffers);
+	for (int i = 0; i < partition->buffers && sweep_goes_on(partition, lacking) && !pgscale_sweeper_long_enough(i + looked_up); i++)
 	{
-		const int	buf = share->first + hand;
+		const int	buf = partition->first + hand;
 		PgscaleBuffer look;
 		PgscalePage page;
 		int			rank;
 		int			place;
 
-		hand = (hand + 1) % share->buffers;
-		share->counts.scanned++;
+		hand = (hand + 1) % partition->buffers;
+		partition->counts.scanned++;
 		may_pass--;
 
 		if (!pgscale_buffer_read(buf, &look, &page) || look.busy)
 			continue;
-		place = pgscale_sweeper_kept_files > 0 ? pgscale_sweeper_kept_met(share, &page.locator) : -1;
-		rank = supply->rank(share, buf, &look, &page);
+		place = pgscale_sweeper_kept_files > 0 ? pgscale_sweeper_kept_met(partition, &page.locator) : -1;
+		rank = supply->rank(partition, buf, &look, &page);
 		if (rank < 0 || (pgscale_sweeper_set_skip(buf) && look.dirty && rank == 0) || look.pinned)
 			continue;
-		if (visit_may_leave(share, buf, place))
-			looked_up += sweeper_found(share, buf, &look, &page, &lacking);
+		if (visit_may_leave(partition, buf, place))
+			looked_up += sweeper_found(partition, buf, &look, &page, &lacking);
 		else
 		{
-			supply->show(share, buf, &look);
-			share->counts.decremented++;
+			supply->show(partition, buf, &look);
+			partition->counts.decremented++;
 		}
 	}
 	return lacking;
@@ -356,37 +356,37 @@ sweeper_sweep(PgscaleSweeperShare *share, int lacking)
  * the victims, because clean ones are worth as much as cache.
  */
 static void
-sweeper_refill(PgscaleSweeperShare *share, int lacking)
+sweeper_refill(PgscaleSweeperPartition *partition, int lacking)
 {
 	Assert(lacking > 0);
-	if (!share->stuck)
-		lacking -= sweeper_write(share, (int) ceil(lacking * dirty_share));
+	if (!partition->stuck)
+		lacking -= sweeper_write(partition, (int) ceil(lacking * dirty_fraction));
 	give_up_ns = pgscale_timer_clock() + SCAN_NS;	/* choosing has its own
 													 * limit */
-	lacking = sweeper_sweep(share, lacking);
-	if (!share->stuck && lacking > 0)
-		(void) sweeper_write(share, lacking);
+	lacking = sweeper_sweep(partition, lacking);
+	if (!partition->stuck && lacking > 0)
+		(void) sweeper_write(partition, lacking);
 }
 
 /* So many buffers were taken since the last tick.  Returns how many the next ticks will take. */
 static int
-follow_rate(PgscaleSweeperShare *share, double taken, int64 now)
+follow_rate(PgscaleSweeperPartition *partition, double taken, int64 now)
 {
 	const double s = Max((now - rated_ns) / (double) NS_PER_S, 1e-6);
 	const double part = Min(s / RATE_S, 1);
 
 	rated_ns = now;
 	rate += (taken / s - rate) * part;
-	pgscale_sweeper_policy(share)->pass(pgscale_sweeper_memory.policy, Max(Min(PASS_A_SECOND / Max(rate, 1), PGSCALE_SWEEPER_PASS_MOST), PASS_LEAST));
-	return (int) Min(REFILL_TICKS * rate * s, (double) share->high);
+	pgscale_sweeper_policy(partition)->pass(pgscale_sweeper_memory.policy, Max(Min(PASS_A_SECOND / Max(rate, 1), PGSCALE_SWEEPER_PASS_MOST), PASS_LEAST));
+	return (int) Min(REFILL_TICKS * rate * s, (double) partition->high);
 }
 
 /* One more tick. */
 static void
 follow_shortage(bool starved)
 {
-	starved_share += (starved - starved_share) / SHORT_TICKS;
-	writes_short = starved_share > (writes_short ? SHORT_OVER : SHORT_SHARE) && dirty_share >= SHORT_DIRTY;
+	starved_fraction += (starved - starved_fraction) / SHORT_TICKS;
+	writes_short = starved_fraction > (writes_short ? SHORT_OVER : SHORT_FRACTION) && dirty_fraction >= SHORT_DIRTY;
 	pgscale_sweeper_set_order(writes_short);
 }
 
@@ -396,86 +396,86 @@ follow_shortage(bool starved)
  * buffers alone would fill it up above those of the others, which were never taken then.
  */
 static bool
-stock_is_short(const PgscaleSweeperShare *share, int coming, bool starved)
+stock_is_short(const PgscaleSweeperPartition *partition, int coming, bool starved)
 {
 	int			have = coming;
-	int			need = share->needed;
+	int			need = partition->needed;
 
-	if (share->mode != PGSCALE_SWEEPER_FREELIST || starved)
+	if (partition->mode != PGSCALE_SWEEPER_FREELIST || starved)
 		return have < need;
 	for (int i = 0; i < pgscale_sweeper_count(); i++)
 	{
-		const PgscaleSweeperShare *other = pgscale_sweeper_share(i);
+		const PgscaleSweeperPartition *other = pgscale_sweeper_partition(i);
 
-		if (other == share || other->state != PGSCALE_SWEEPER_WORKING)
+		if (other == partition || other->state != PGSCALE_SWEEPER_WORKING)
 			continue;
 		have += other->ready;
 		need += other->needed;
 	}
-	return coming < share->high && have < need;
+	return coming < partition->high && have < need;
 }
 
 bool
-pgscale_sweeper_scan(PgscaleSweeperShare *share)
+pgscale_sweeper_scan(PgscaleSweeperPartition *partition)
 {
 	const int64 now = pgscale_timer_clock();
-	const int	pending = pgscale_sweeper_pending(share, pgscale_sweeper_memory.queues);
-	const uint64 gone = share->counts.consumed + share->counts.reused;
-	const uint64 starved = share->counts.starved;
+	const int	pending = pgscale_sweeper_pending(partition, pgscale_sweeper_memory.queues);
+	const uint64 gone = partition->counts.consumed + partition->counts.reused;
+	const uint64 starved = partition->counts.starved;
 	bool		demand;
 	int			coming;
 	int			soon;
 	double		taken;
 
-	Assert(share == mine);
-	if ((supply != supplies[wanted_mode] || share->policy != wanted_policy || share->observing) && !pgscale_sweeper_rest(share, false))
+	Assert(partition == mine);
+	if ((supply != supplies[wanted_mode] || partition->policy != wanted_policy || partition->observing) && !pgscale_sweeper_rest(partition, false))
 		return true;
 	give_up_ns = now + SCAN_NS;
-	pgscale_sweeper_kept_refresh(share);
-	share->stuck = writers_stuck(share, pending, now);
-	demand = supply->follow(share);
-	follow_shortage(share->counts.starved != starved);
-	take_back(share);
-	share->ready = supply->ready(share);
+	pgscale_sweeper_kept_refresh(partition);
+	partition->stuck = writers_stuck(partition, pending, now);
+	demand = supply->follow(partition);
+	follow_shortage(partition->counts.starved != starved);
+	take_back(partition);
+	partition->ready = supply->ready(partition);
 
-	taken = (double) (share->counts.consumed + share->counts.reused - gone);
-	soon = follow_rate(share, taken, now);
-	share->needed = Max(share->low, soon);
+	taken = (double) (partition->counts.consumed + partition->counts.reused - gone);
+	soon = follow_rate(partition, taken, now);
+	partition->needed = Max(partition->low, soon);
 	may_pass += (writes_short ? PASS_TIMES_SHORT : PASS_TIMES) * taken;
-	may_pass = Max(Min(may_pass, (double) PASS_LAPS * share->buffers), -(double) share->buffers);
-	coming = share->ready + (share->stuck ? 0 : pending);
-	if (stock_is_short(share, coming, share->counts.starved != starved))
+	may_pass = Max(Min(may_pass, (double) PASS_LAPS * partition->buffers), -(double) partition->buffers);
+	coming = partition->ready + (partition->stuck ? 0 : pending);
+	if (stock_is_short(partition, coming, partition->counts.starved != starved))
 		refilling = true;
-	else if (coming >= share->high)
+	else if (coming >= partition->high)
 		refilling = false;
-	if (refilling && !supply->full(share))
-		sweeper_refill(share, share->high - coming);
+	if (refilling && !supply->full(partition))
+		sweeper_refill(partition, partition->high - coming);
 	else if (writes_short && taken > 0)
-		(void) sweeper_sweep(share, 0);
+		(void) sweeper_sweep(partition, 0);
 
 	give_up_ns = pgscale_timer_clock() + SCAN_NS;
-	supply->guard(share);
+	supply->guard(partition);
 	return demand;
 }
 
 bool
-pgscale_sweeper_rest(PgscaleSweeperShare *share, bool observe)
+pgscale_sweeper_rest(PgscaleSweeperPartition *partition, bool observe)
 {
 	PgscaleSweeperSwept swept;
 	bool		left;
 
 	give_up_ns = pgscale_timer_clock() + SCAN_NS;
 	refilling = writes_short = false;
-	starved_share = 0;
-	may_pass = (double) PASS_LAPS * share->buffers;
+	starved_fraction = 0;
+	may_pass = (double) PASS_LAPS * partition->buffers;
 	progress_ns = give_up_ns;
-	share->stuck = false;
+	partition->stuck = false;
 	for (int i = 0; i < PGSCALE_SWEEPER_MAX_WRITERS; i++)
-		for (int n = 0; n < PGSCALE_PAGES_WRITTEN && take_written(share, i, &swept); n++)
+		for (int n = 0; n < PGSCALE_PAGES_WRITTEN && take_written(partition, i, &swept); n++)
 			pgscale_sweeper_set_forget(swept.buf);
-	left = supply->leave(share);
+	left = supply->leave(partition);
 	if (left)
-		scan_as_wanted(share, observe);
-	share->ready = supply->ready(share);
+		scan_as_wanted(partition, observe);
+	partition->ready = supply->ready(partition);
 	return left;
 }

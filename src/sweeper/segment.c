@@ -91,14 +91,14 @@ try_to_create(Size size)
 }
 
 void
-pgscale_sweeper_memory_create(PgscaleSweeperShare *share)
+pgscale_sweeper_memory_create(PgscaleSweeperPartition *partition)
 {
-	const Size	size = pgscale_sweeper_memory_size(share->buffers);
+	const Size	size = pgscale_sweeper_memory_size(partition->buffers);
 	const int64 began = pgscale_timer_clock();
 	PgscaleSweeperMemory *memory = &pgscale_sweeper_memory;
 	dsm_segment *segment = try_to_create(size);
 
-	share->no_memory = segment == NULL;
+	partition->no_memory = segment == NULL;
 	if (!segment)
 	{
 		do
@@ -110,7 +110,7 @@ pgscale_sweeper_memory_create(PgscaleSweeperShare *share)
 	}
 
 	dsm_pin_mapping(segment);
-	(void) place_parts(share->buffers, share->stack_size, dsm_segment_address(segment), memory);
+	(void) place_parts(partition->buffers, partition->stack_size, dsm_segment_address(segment), memory);
 	memory->segment = segment;
 	memset(memory->queues, 0, sizeof(*memory->queues));
 	pg_atomic_init_u32(&memory->queues->runs_put, 0);
@@ -120,20 +120,20 @@ pgscale_sweeper_memory_create(PgscaleSweeperShare *share)
 		pg_atomic_init_u32(&memory->queues->written[w].put, 0);
 		pg_atomic_init_u32(&memory->queues->written[w].taken, 0);
 	}
-	share->stack_used = 0;
-	share->policy = PGSCALE_SWEEPER_NO_POLICY;
+	partition->stack_used = 0;
+	partition->policy = PGSCALE_SWEEPER_NO_POLICY;
 	pg_write_barrier();
-	share->memory = dsm_segment_handle(segment);
+	partition->memory = dsm_segment_handle(segment);
 }
 
 bool
-pgscale_sweeper_memory_attach(const PgscaleSweeperShare *share, PgscaleSweeperMemory *memory)
+pgscale_sweeper_memory_attach(const PgscaleSweeperPartition *partition, PgscaleSweeperMemory *memory)
 {
-	const dsm_handle handle = share->memory;
+	const dsm_handle handle = partition->memory;
 
 	memory->segment = handle == DSM_HANDLE_INVALID ? NULL : dsm_attach(handle);
 	if (!memory->segment)
 		return false;
-	(void) place_parts(share->buffers, share->stack_size, dsm_segment_address(memory->segment), memory);
+	(void) place_parts(partition->buffers, partition->stack_size, dsm_segment_address(memory->segment), memory);
 	return true;
 }

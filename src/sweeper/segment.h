@@ -13,7 +13,7 @@
 #include "postgres.h"
 
 #include "base/shared_buffers.h"
-#include "sweeper/shares.h"
+#include "sweeper/partitions.h"
 
 /* Bytes that a sweeper of that many buffers takes while it runs. */
 extern Size pgscale_sweeper_memory_size(int buffers);
@@ -22,13 +22,13 @@ extern Size pgscale_sweeper_memory_size(int buffers);
  * In a sweeper, once: gets its memory, without any contents yet.  Where the server has
  * none, waits for a minute and ends the process.
  */
-extern void pgscale_sweeper_memory_create(PgscaleSweeperShare *share);
+extern void pgscale_sweeper_memory_create(PgscaleSweeperPartition *partition);
 
 /*
  * In any other process: maps it, for as long as the current resource owner lasts.  Returns
  * false if the sweeper does not run.
  */
-extern bool pgscale_sweeper_memory_attach(const PgscaleSweeperShare *share, PgscaleSweeperMemory *memory);
+extern bool pgscale_sweeper_memory_attach(const PgscaleSweeperPartition *partition, PgscaleSweeperMemory *memory);
 
 /* What the sweepers know of pages: replacement_stats.c. */
 extern const PgscalePageWorths pgscale_sweeper_worths;

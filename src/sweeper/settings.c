@@ -12,7 +12,7 @@
 #include "utils/guc.h"
 
 #include "base/pg_compat.h"
-#include "sweeper/shares.h"
+#include "sweeper/partitions.h"
 #include "sweeper/sweeper.h"
 
 PgscaleSweeperSettings pgscale_sweeper_settings = {0};

@@ -53,7 +53,7 @@
  * mostly for the worse.
  *
  * Nothing is shared: the set is memory of the sweep's process, two bytes for each
- * buffer of its share and twelve for each candidate.
+ * buffer of its partition and twelve for each candidate.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -115,7 +115,7 @@ pgscale_sweeper_set_init(int share_first, int share_buffers, int share_room)
 	chosen = MemoryContextAlloc(TopMemoryContext, room * sizeof(int));
 }
 
-/* Is it in this sweep's share? */
+/* Is it in this sweep's partition? */
 static bool
 is_ours(int buf)
 {

@@ -11,10 +11,10 @@
  * process.  Most of them are saved because pages are written together with their dirty
  * neighbours.
  *
- * Each worker has a share of the buffers and consists of a sweeper and its writers.
+ * Each worker has a partition of the buffers and consists of a sweeper and its writers.
  * The sweeper looks, decides and supplies (scan.c), and never waits for a disk.  The
  * writers (writer.c) do; the sweeper launches them while it works.  Their shared memory
- * is in shares.c.  A policy decides which pages leave the cache (policies/policy.h);
+ * is in partitions.c.  A policy decides which pages leave the cache (policies/policy.h);
  * known_pages.c reports to it what the backends did.  A file keeps what it remembers
  * over a restart of the server (saved_history.c).
  *
@@ -57,7 +57,7 @@
 #include "sweeper/known_pages.h"
 #include "sweeper/saved_history.h"
 #include "sweeper/segment.h"
-#include "sweeper/shares.h"
+#include "sweeper/partitions.h"
 #include "sweeper/sweeper.h"
 
 
@@ -86,7 +86,7 @@
 /* And what not even these take, except for the first one of each sweeper. */
 #define LAST_SLOTS		1
 
-static PgscaleSweeperShare *share = NULL;
+static PgscaleSweeperPartition *partition = NULL;
 static int	high_setting;		/* the high watermark, as the setting has it */
 static double stock_most = STOCK_LEAST; /* what the upper one may be */
 static uint64 taken_before = 0; /* a second ago */
@@ -94,7 +94,7 @@ static uint64 starved_before = 0;
 static int64 taken_ns = 0;		/* when that was, 0: never */
 static int	pressed_ticks = 0;	/* of this second's */
 static int	second_ticks = 0;
-static PgscaleSweeperCrew crew = {.writers = PGSCALE_SWEEPER_FIRST_WRITERS};
+static PgscaleSweeperWriterCount writer_count = {.writers = PGSCALE_SWEEPER_FIRST_WRITERS};
 static PgscaleTimer timer;
 static int64 cpu_base;			/* added to the process' CPU time */
 static int	warm_ticks = 0;
@@ -103,10 +103,10 @@ static bool left = true;		/* are all buffers the server's again? */
 static bool hurries = false;	/* to observe what the server's hand passes */
 static int64 watched = 0;		/* when it last reconsidered */
 static int64 refreshed = 0;		/* when it last did what is done by the second */
-static int64 sighted_allocations = -1;	/* by the server's count, and the
+static int64 covered_allocations = -1;	/* by the server's count, and the
 										 * pages */
-static uint64 sighted_arrivals; /* that came to the share, a second ago; -1:
-								 * it did not work then */
+static uint64 covered_arrivals; /* that came to the partition, a second ago;
+								 * -1: it did not work then */
 static int	last_choice = -1;	/* that was in force a tick ago; -1: none was
 								 * seen */
 
@@ -122,7 +122,7 @@ static int64 evidence_since = 0;
 static uint64 writes_seen = 0;	/* sessions that waited for one */
 static uint64 reads_seen = 0;
 static uint64 waits_looks = 0;
-static PgscaleSweeperEvidence evidence_before;	/* all shares' counts back
+static PgscaleSweeperEvidence evidence_before;	/* all partitions' counts back
 												 * then */
 
 /* What the postmaster was asked for, one a writer. */
@@ -139,14 +139,14 @@ static Request requests[PGSCALE_SWEEPER_MAX_WRITERS];
 static void
 sweeper_shmem_request(void)
 {
-	pgscale_sweeper_shares_request(pgscale_sweeper_workers());
+	pgscale_sweeper_partitions_request(pgscale_sweeper_workers());
 	pgscale_sweeper_kept_request();
 }
 
 static void
 sweeper_shmem_startup(void)
 {
-	pgscale_sweeper_shares_startup(pgscale_sweeper_workers());
+	pgscale_sweeper_partitions_startup(pgscale_sweeper_workers());
 	pgscale_sweeper_kept_startup();
 	if (!IsUnderPostmaster)
 		pgscale_sweeper_saved_startup();
@@ -167,9 +167,9 @@ sweeper_observe(const PgscaleObservation *observation)
 static void
 apply_watermarks(void)
 {
-	share->high = (int) Min(high_setting, stock_most);
-	share->low = Max((int) (share->high * LOW_OF_HIGH), 1);
-	Assert(share->low < share->high);
+	partition->high = (int) Min(high_setting, stock_most);
+	partition->low = Max((int) (partition->high * LOW_OF_HIGH), 1);
+	Assert(partition->low < partition->high);
 }
 
 static void
@@ -177,8 +177,8 @@ sweeper_apply_settings(void)
 {
 	const PgscaleSweeperSettings *s = &pgscale_sweeper_settings;
 
-	pgscale_sweeper_scan_settings(share, s->mode, s->policy);
-	high_setting = Max((int) Min(share->buffers * s->high_watermark, share->stack_size - 1), 2);
+	pgscale_sweeper_scan_settings(partition, s->mode, s->policy);
+	high_setting = Max((int) Min(partition->buffers * s->high_watermark, partition->stack_size - 1), 2);
 	apply_watermarks();
 }
 
@@ -189,19 +189,19 @@ sweeper_apply_settings(void)
 static void
 limit_stock(int64 now)
 {
-	const uint64 taken = share->counts.consumed + share->counts.reused;
+	const uint64 taken = partition->counts.consumed + partition->counts.reused;
 
 	if (taken_ns != 0)
 	{
 		double		wanted = STOCK_S * (taken - taken_before) * 1e9 / (now - taken_ns);
 
-		if (share->counts.starved > starved_before)
-			wanted = Max(wanted, 2.0 * share->high);
+		if (partition->counts.starved > starved_before)
+			wanted = Max(wanted, 2.0 * partition->high);
 		stock_most = Max(wanted, Max(stock_most * STOCK_DECAY, STOCK_LEAST));
 		stock_most = Min(stock_most, PGSCALE_SWEEPER_MAX_STOCK);
 	}
 	taken_before = taken;
-	starved_before = share->counts.starved;
+	starved_before = partition->counts.starved;
 	taken_ns = now;
 	apply_watermarks();
 }
@@ -228,10 +228,10 @@ count_background_workers(void)
 static void
 note_pressure(void)
 {
-	bool		pressed = share->ready < share->low / 2 && pgscale_sweeper_queued_runs(pgscale_sweeper_memory.queues) > 0;
+	bool		pressed = partition->ready < partition->low / 2 && pgscale_sweeper_queued_runs(pgscale_sweeper_memory.queues) > 0;
 
-	for (int i = 0; pressed && i < pgscale_sweeper_writers_wanted(share); i++)
-		pressed = share->writers[i].writing > 0 || pg_atomic_read_u32(&share->writers[i].pid) == 0;
+	for (int i = 0; pressed && i < pgscale_sweeper_writers_wanted(partition); i++)
+		pressed = partition->writers[i].writing > 0 || pg_atomic_read_u32(&partition->writers[i].pid) == 0;
 	pressed_ticks += pressed;
 	second_ticks++;
 }
@@ -240,16 +240,16 @@ note_pressure(void)
 static void
 settle_writers(void)
 {
-	const int	most = Min(pgscale_sweeper_settings.writers, share->most_writers);
+	const int	most = Min(pgscale_sweeper_settings.writers, partition->most_writers);
 	const int	slots = max_worker_processes - count_background_workers() - SLOTS_LEFT;
 
-	share->pressed = second_ticks > 0 ? (double) pressed_ticks / second_ticks : 0;
+	partition->pressed = second_ticks > 0 ? (double) pressed_ticks / second_ticks : 0;
 	pressed_ticks = second_ticks = 0;
 	/* Each sweeper's part; of what others need back, rounded up. */
-	pgscale_sweeper_decide_writers(&crew, share->pressed, pgscale_sweeper_writers_running(share), most,
+	pgscale_sweeper_decide_writers(&writer_count, partition->pressed, pgscale_sweeper_writers_running(partition), most,
 								   (int) floor((double) slots / pgscale_sweeper_count()));
-	share->writers_now = crew.writers;
-	share->few_slots = crew.few_slots;
+	partition->writers_now = writer_count.writers;
+	partition->few_slots = writer_count.few_slots;
 }
 
 static void
@@ -257,20 +257,20 @@ set_state(PgscaleSweeperState state, PgscaleSweeperReason reason, double number)
 {
 	if (pgscale_sweeper_is_no_use(reason))
 	{
-		share->stood_down_ns = pgscale_timer_clock();
-		share->stood_down = reason;
-		share->stood_down_number = number;
+		partition->stood_down_ns = pgscale_timer_clock();
+		partition->stood_down = reason;
+		partition->stood_down_number = number;
 	}
 	else if (state == PGSCALE_SWEEPER_WORKING)
-		share->stood_down_ns = 0;
-	if (state != share->state || reason != share->reason || share->state_change == 0)
+		partition->stood_down_ns = 0;
+	if (state != partition->state || reason != partition->reason || partition->state_change == 0)
 	{
-		share->state_change = GetCurrentTimestamp();
-		share->decided_ns = pgscale_timer_clock();
+		partition->state_change = GetCurrentTimestamp();
+		partition->decided_ns = pgscale_timer_clock();
 	}
-	share->reason = reason;
-	share->reason_number = number;
-	share->state = state;
+	partition->reason = reason;
+	partition->reason_number = number;
+	partition->state = state;
 }
 
 /*
@@ -296,12 +296,12 @@ look_at_waits(void)
 }
 
 bool
-pgscale_sweeper_foretold(double *saved)
+pgscale_sweeper_forecast_all(double *saved)
 {
 	uint64		misses[PGSCALE_SWEEPER_CANDIDATES] = {0};
 
 	for (int i = 0; i < pgscale_sweeper_count(); i++)
-		pgscale_sweeper_forecast_add(misses, &pgscale_sweeper_share(i)->forecast);
+		pgscale_sweeper_forecast_add(misses, &pgscale_sweeper_partition(i)->forecast);
 	return pgscale_sweeper_forecast_saved(misses, pgscale_sweeper_settings.policy, saved);
 }
 
@@ -312,7 +312,7 @@ count_all(void)
 
 	for (int i = 0; i < pgscale_sweeper_count(); i++)
 	{
-		PgscaleSweeperShare *s = pgscale_sweeper_share(i);
+		PgscaleSweeperPartition *s = pgscale_sweeper_partition(i);
 
 		PgscaleSweeperWriteCounts write = pgscale_sweeper_write_counts(s);
 
@@ -323,7 +323,7 @@ count_all(void)
 		sum.runs += write.runs;
 		sum.write_ns += write.write_ns;
 	}
-	sum.foretold = pgscale_sweeper_foretold(&sum.saved);
+	sum.forecast = pgscale_sweeper_forecast_all(&sum.saved);
 	sum.allocations = (uint64) pgscale_counters_allocations();
 	return sum;
 }
@@ -347,7 +347,7 @@ sweeper_judge(int64 now)
 		/* switched on, or warm, or adaptive from now on */
 		judging = true;
 		decision.state = PGSCALE_SWEEPER_WATCHING;
-		decision.reason = PGSCALE_BECAUSE_NO_WAITS;
+		decision.reason = PGSCALE_SWEEPER_REASON_NO_WAITS;
 		decision.rest_ns = 0;
 		start_evidence(now);
 	}
@@ -375,13 +375,13 @@ sweeper_report(void)
 {
 	PgscaleSweeperPolicyReport report;
 
-	pgscale_sweeper_policy_report(share, &report);
-	pgscale_sweeper_forecast_go_on(&share->forecast, &report, share->policy_begun, share->buffers, &share->sight);
+	pgscale_sweeper_policy_report(partition, &report);
+	pgscale_sweeper_forecast_go_on(&partition->forecast, &report, partition->policy_begun, partition->buffers, &partition->coverage);
 
 	pgscale_sweeper_report_add(&report, &reported_before, false);
-	(void) pgscale_change_begin_write(&share->report_changes);
-	share->report = report;
-	pgscale_change_end_write(&share->report_changes);
+	(void) pgscale_change_begin_write(&partition->report_changes);
+	partition->report = report;
+	pgscale_change_end_write(&partition->report_changes);
 }
 
 /* In a tick: logs it if another choice of pages has come into force. */
@@ -390,59 +390,59 @@ note_choice(void)
 {
 	PgscaleSweeperPolicyReport report;
 
-	pgscale_sweeper_policy_report(share, &report);
+	pgscale_sweeper_policy_report(partition, &report);
 	if (last_choice >= 0 && report.choice != last_choice)
 		ereport(DEBUG1,
-				(errmsg("sweeper %d: pages leave by %s, before by %s; switch %llu", share->number + 1,
+				(errmsg("sweeper %d: pages leave by %s, before by %s; switch %llu", partition->number + 1,
 						pgscale_sweeper_describe_choice(&report, report.choice), pgscale_sweeper_describe_choice(&report, last_choice),
 						(unsigned long long) report.switches)));
 	last_choice = report.choice;
 }
 
 /*
- * Once a second while it works: how many buffers were taken in the share, and how many of
- * the pages that came has it seen?  The server counts for all shares; the hand passes all
+ * Once a second while it works: how many buffers were taken in the partition, and how many of
+ * the pages that came has it seen?  The server counts for all partitions; the hand passes all
  * of them equally often.
  */
 static void
-note_sight(void)
+note_coverage(void)
 {
 	const int64 allocations = pgscale_counters_allocations();
 	PgscaleSweeperPolicyReport report;
 
-	pgscale_sweeper_policy_report(share, &report);
+	pgscale_sweeper_policy_report(partition, &report);
 	/* a reset of the server's statistics makes it fall */
-	if (sighted_allocations >= 0 && allocations >= sighted_allocations)
+	if (covered_allocations >= 0 && allocations >= covered_allocations)
 	{
-		const int64 taken = allocations - sighted_allocations;
-		const int64 seen = (int64) (report.arrivals - sighted_arrivals);
+		const int64 taken = allocations - covered_allocations;
+		const int64 seen = (int64) (report.arrivals - covered_arrivals);
 
-		share->sight.seen += seen;
-		share->sight.missed += taken * share->buffers / NBuffers - seen;
-		if (share->number == 0)
-			share->counts.allocated += taken;
+		partition->coverage.seen += seen;
+		partition->coverage.missed += taken * partition->buffers / NBuffers - seen;
+		if (partition->number == 0)
+			partition->counts.allocated += taken;
 	}
-	sighted_allocations = allocations;
-	sighted_arrivals = report.arrivals;
+	covered_allocations = allocations;
+	covered_arrivals = report.arrivals;
 }
 
 /* May it supply, and should it? */
 static void
 sweeper_reconsider(int64 now)
 {
-	const PgscaleSweeperShare *leader = pgscale_sweeper_share(0);
+	const PgscaleSweeperPartition *leader = pgscale_sweeper_partition(0);
 	const bool	wanted = pgscale_sweeper_wanted();
 
 	sweeper_report();
 
-	if (wanted && !share->warm)
+	if (wanted && !partition->warm)
 	{
 		if (pgscale_buffers_hand() >= PGSCALE_HAND_WARM)
 			warm_ticks++;
-		share->warm = warm_ticks >= WARM_TICKS;
+		partition->warm = warm_ticks >= WARM_TICKS;
 	}
 
-	if (wanted && share->warm && pgscale_sweeper_settings.adaptive && share == leader)
+	if (wanted && partition->warm && pgscale_sweeper_settings.adaptive && partition == leader)
 	{
 		sweeper_judge(now);
 		set_state(decision.state, decision.reason, decision.number);
@@ -451,11 +451,11 @@ sweeper_reconsider(int64 now)
 
 	judging = false;
 	if (!wanted)
-		set_state(PGSCALE_SWEEPER_OFF, PGSCALE_BECAUSE_OFF, 0);
-	else if (!share->warm)
-		set_state(PGSCALE_SWEEPER_WARMING_UP, PGSCALE_BECAUSE_FREE_BUFFERS, 0);
+		set_state(PGSCALE_SWEEPER_OFF, PGSCALE_SWEEPER_REASON_OFF, 0);
+	else if (!partition->warm)
+		set_state(PGSCALE_SWEEPER_WARMING_UP, PGSCALE_SWEEPER_REASON_FREE_BUFFERS, 0);
 	else if (!pgscale_sweeper_settings.adaptive)
-		set_state(PGSCALE_SWEEPER_WORKING, PGSCALE_BECAUSE_ALWAYS, 0);
+		set_state(PGSCALE_SWEEPER_WORKING, PGSCALE_SWEEPER_REASON_ALWAYS, 0);
 	else
 		set_state(leader->state, leader->reason, leader->reason_number);
 }
@@ -480,11 +480,11 @@ launch_writer(int i, int64 now)
 		pfree(request->handle);
 		request->handle = NULL;
 	}
-	snprintf(name, sizeof(name), "pgscale sweeper writer %d", share->number + 1);
+	snprintf(name, sizeof(name), "pgscale sweeper writer %d", partition->number + 1);
 	context = MemoryContextSwitchTo(TopMemoryContext);
 	request->at_ns = now;
 	request->refused = !pgscale_worker_launch(name, "pgscale_sweeper_writer_main",
-											  share->number * PGSCALE_SWEEPER_MAX_WRITERS + i, false, &request->handle);
+											  partition->number * PGSCALE_SWEEPER_MAX_WRITERS + i, false, &request->handle);
 	MemoryContextSwitchTo(context);
 }
 
@@ -499,7 +499,7 @@ slots_for_writers(void)
 static void
 launch_writers(int64 now)
 {
-	const int	wanted = pgscale_sweeper_writers_wanted(share);
+	const int	wanted = pgscale_sweeper_writers_wanted(partition);
 	bool		refused = false;
 	int			slots = -1;
 
@@ -507,7 +507,7 @@ launch_writers(int64 now)
 	{
 		Request    *request = &requests[i];
 
-		if (pg_atomic_read_u32(&share->writers[i].pid) != 0)
+		if (pg_atomic_read_u32(&partition->writers[i].pid) != 0)
 			continue;
 		if (request->at_ns == 0 || now - request->at_ns >= NS_PER_S)
 		{
@@ -524,7 +524,7 @@ launch_writers(int64 now)
 		}
 		refused |= request->refused;
 	}
-	share->no_slots = refused;
+	partition->no_slots = refused;
 }
 
 static void
@@ -532,9 +532,9 @@ wake_writers(void)
 {
 	for (int i = 0; i < PGSCALE_SWEEPER_MAX_WRITERS; i++)
 	{
-		Latch	   *latch = share->writers[i].latch;
+		Latch	   *latch = partition->writers[i].latch;
 
-		if (latch && share->writers[i].writing == 0)
+		if (latch && partition->writers[i].writing == 0)
 			SetLatch(latch);
 	}
 }
@@ -545,7 +545,7 @@ adapt_period(void)
 {
 	int64		period = WATCH_PERIOD_NS;
 
-	if (share->state == PGSCALE_SWEEPER_WORKING)
+	if (partition->state == PGSCALE_SWEEPER_WORKING)
 		period = idle_ticks < IDLE_TICKS ? WORK_PERIOD_NS : IDLE_PERIOD_NS;
 	else if (!left || hurries)
 		period = WORK_PERIOD_NS;
@@ -557,10 +557,10 @@ adapt_period(void)
 static void
 sweeper_rest(void)
 {
-	const bool	watches = share->state == PGSCALE_SWEEPER_WATCHING;
+	const bool	watches = partition->state == PGSCALE_SWEEPER_WATCHING;
 
-	left = pgscale_sweeper_rest(share, watches || share->observing);
-	hurries = left && watches && pgscale_sweeper_observe(share);
+	left = pgscale_sweeper_rest(partition, watches || partition->observing);
+	hurries = left && watches && pgscale_sweeper_observe(partition);
 }
 
 static void
@@ -571,25 +571,25 @@ sweep_round(void)
 	int64		now;
 	bool		reconsiders;
 
-	Assert(pg_atomic_read_u32(&share->pid) == (uint32) MyProcPid);
+	Assert(pg_atomic_read_u32(&partition->pid) == (uint32) MyProcPid);
 	if (pgscale_worker_interrupts())
 		sweeper_apply_settings();
 
 	now = pgscale_timer_clock();
 	/* Worker 1 may come later: its state is off until then. */
-	reconsiders = !pgscale_sweeper_wanted() || share->state == PGSCALE_SWEEPER_OFF || now - watched >= WATCH_PERIOD_NS;
+	reconsiders = !pgscale_sweeper_wanted() || partition->state == PGSCALE_SWEEPER_OFF || now - watched >= WATCH_PERIOD_NS;
 	if (reconsiders)
 	{
 		sweeper_reconsider(now);
-		if (share->number == 0)
+		if (partition->number == 0)
 			pgscale_sweeper_kept_follow();
 		watched = now;
 	}
 
 	hurries = false;
-	if (expired > 0 && share->state == PGSCALE_SWEEPER_WORKING)
+	if (expired > 0 && partition->state == PGSCALE_SWEEPER_WORKING)
 	{
-		bool		demand = pgscale_sweeper_scan(share);
+		bool		demand = pgscale_sweeper_scan(partition);
 
 		note_pressure();
 		if (pgscale_sweeper_queued_runs(pgscale_sweeper_memory.queues) > 0)
@@ -599,66 +599,66 @@ sweep_round(void)
 		}
 		idle_ticks = demand ? 0 : Min(idle_ticks + 1, IDLE_TICKS);
 	}
-	else if (share->state != PGSCALE_SWEEPER_WORKING)
+	else if (partition->state != PGSCALE_SWEEPER_WORKING)
 		sweeper_rest();
 	note_choice();
-	if (share->state != PGSCALE_SWEEPER_WORKING)
-		sighted_allocations = -1;
+	if (partition->state != PGSCALE_SWEEPER_WORKING)
+		covered_allocations = -1;
 	if (!pgscale_sweeper_wanted() && left)
 		proc_exit(0);
 
-	if (share->state == PGSCALE_SWEEPER_WORKING && now - refreshed >= NS_PER_S)
+	if (partition->state == PGSCALE_SWEEPER_WORKING && now - refreshed >= NS_PER_S)
 	{
 		limit_stock(now);
 		settle_writers();
-		note_sight();
+		note_coverage();
 		pgscale_compat_refresh_backend_writes();
 		refreshed = now;
 	}
 
 	if (expired > 0)
 	{
-		share->counts.ticks += reconsiders || !hurries;
-		share->last_tick_ns = pgscale_timer_clock();
+		partition->counts.ticks += reconsiders || !hurries;
+		partition->last_tick_ns = pgscale_timer_clock();
 	}
 	adapt_period();
-	share->counts.cpu_ns = pgscale_timer_cpu_time() + cpu_base;
+	partition->counts.cpu_ns = pgscale_timer_cpu_time() + cpu_base;
 }
 
 static void
 sweep_failed(void)
 {
-	share->counts.errors++;
+	partition->counts.errors++;
 }
 
 static void
 sweeper_detach(int code, Datum arg)
 {
-	share->taken = 0;			/* the guards of others look at it */
-	pgscale_sweeper_saved_write(share);
-	share->memory = DSM_HANDLE_INVALID;
-	pgscale_sweeper_release(&share->pid);
+	partition->taken = 0;		/* the guards of others look at it */
+	pgscale_sweeper_saved_write(partition);
+	partition->memory = DSM_HANDLE_INVALID;
+	pgscale_sweeper_release(&partition->pid);
 }
 
 static void
 sweeper_main(int number)
 {
-	share = pgscale_sweeper_share(number);
-	if (!pgscale_sweeper_claim(&share->pid))
+	partition = pgscale_sweeper_partition(number);
+	if (!pgscale_sweeper_claim(&partition->pid))
 		proc_exit(1);
 	before_shmem_exit(sweeper_detach, (Datum) 0);
 	pgscale_worker_start("PgscaleSweeperMain");
 
-	pgscale_sweeper_memory_create(share);
-	(void) pgscale_sweeper_reported(share, &reported_before);
-	pgscale_sweeper_scan_init(share);
+	pgscale_sweeper_memory_create(partition);
+	(void) pgscale_sweeper_reported(partition, &reported_before);
+	pgscale_sweeper_scan_init(partition);
 	procs = MemoryContextAllocZero(TopMemoryContext, pgscale_procs_count() * sizeof(PgscaleProc));
-	cpu_base = share->counts.cpu_ns - pgscale_timer_cpu_time();
+	cpu_base = partition->counts.cpu_ns - pgscale_timer_cpu_time();
 
-	share->starts++;
-	share->state = PGSCALE_SWEEPER_OFF;
+	partition->starts++;
+	partition->state = PGSCALE_SWEEPER_OFF;
 	sweeper_apply_settings();
-	pgscale_sweeper_saved_read(share);
+	pgscale_sweeper_saved_read(partition);
 	pgscale_sweeper_base_init();
 
 	/* The first round decides what the next one waits for. */

@@ -13,7 +13,7 @@
 #include "postgres.h"
 
 #include "pgscale.h"
-#include "sweeper/shares.h"
+#include "sweeper/partitions.h"
 
 extern const PgscaleModule pgscale_sweeper_module;
 
@@ -45,30 +45,30 @@ extern int	pgscale_sweeper_workers(void);
  * Once in a process; then, and whenever the mode or the policy may be another.  They
  * change when the mode of before has left the buffers to the server.
  */
-extern void pgscale_sweeper_scan_init(PgscaleSweeperShare *share);
-extern void pgscale_sweeper_scan_settings(PgscaleSweeperShare *share, int mode, int policy);
+extern void pgscale_sweeper_scan_init(PgscaleSweeperPartition *partition);
+extern void pgscale_sweeper_scan_settings(PgscaleSweeperPartition *partition, int mode, int policy);
 
 /* One tick of the sweep.  Were buffers needed since the last one? */
-extern bool pgscale_sweeper_scan(PgscaleSweeperShare *share);
+extern bool pgscale_sweeper_scan(PgscaleSweeperPartition *partition);
 
 /*
  * Instead of it, while the sweep does not work: leaves the buffers to the server, as
  * much of that as a tick has time for.  Is it done?  Then it observes them, if wanted:
  * the policy in force is then "clock", as in the server.
  */
-extern bool pgscale_sweeper_rest(PgscaleSweeperShare *share, bool observe);
+extern bool pgscale_sweeper_rest(PgscaleSweeperPartition *partition, bool observe);
 
 /* observe.c: one tick of that, after the former.  Are the next ones needed as often as those at work? */
-extern bool pgscale_sweeper_observe(PgscaleSweeperShare *share);
+extern bool pgscale_sweeper_observe(PgscaleSweeperPartition *partition);
 
 /* Has the tick lasted long enough, n being how many buffers it has looked at? */
 extern bool pgscale_sweeper_long_enough(int n);
 
 /*
  * sweeper.c: what fraction of the reads does the policy's choice of pages save, by all
- * shares?  Returns false if that is not known.
+ * partitions?  Returns false if that is not known.
  */
-extern bool pgscale_sweeper_foretold(double *saved);
+extern bool pgscale_sweeper_forecast_all(double *saved);
 
 /* sweeper_health.c */
 extern void pgscale_sweeper_health(PgscaleHealth *health);

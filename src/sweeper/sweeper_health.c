@@ -22,7 +22,7 @@
 #include "sweeper/controller.h"
 #include "sweeper/keep.h"
 #include "sweeper/segment.h"
-#include "sweeper/shares.h"
+#include "sweeper/partitions.h"
 #include "sweeper/sweeper.h"
 
 /* If there was no tick for that long, something is wrong. */
@@ -36,7 +36,7 @@
  * with four writers and with sixteen, see doc/sweeper.md.
  */
 static void
-say_few_slots(const PgscaleSweeperShare *s, PgscaleHealth *health)
+say_few_slots(const PgscaleSweeperPartition *s, PgscaleHealth *health)
 {
 	health->state = PGSCALE_HEALTH_WORKING;
 	health->reason = psprintf("its %d writers did not keep up in %.0f %% of the last second, and the server has no slot for more; "
@@ -50,7 +50,7 @@ say_few_slots(const PgscaleSweeperShare *s, PgscaleHealth *health)
  * there, says so and returns false.
  */
 static bool
-can_work(PgscaleSweeperShare *s, PgscaleHealth *health)
+can_work(PgscaleSweeperPartition *s, PgscaleHealth *health)
 {
 	if (s->no_memory)
 	{
@@ -88,7 +88,7 @@ can_work(PgscaleSweeperShare *s, PgscaleHealth *health)
 }
 
 static PgscaleHealthState
-sweeper_state_of(const PgscaleSweeperShare *s)
+sweeper_state_of(const PgscaleSweeperPartition *s)
 {
 	if (s->state == PGSCALE_SWEEPER_WORKING)
 		return PGSCALE_HEALTH_WORKING;
@@ -120,13 +120,13 @@ static const PgscaleClaim other_claims[] = {
 	"set pgscale.sweeper to off, reset bgwriter_lru_maxpages and reload: otherwise no process writes ahead of the sessions"
 
 static void
-say_off(const PgscaleSweeperShare *leader, PgscaleHealth *health)
+say_off(const PgscaleSweeperPartition *leader, PgscaleHealth *health)
 {
 	PgscaleSweeperKept list[PGSCALE_SWEEPER_KEPT_MOST];
 	const int	kept = pgscale_sweeper_kept_copy(list);
 
 	health->state = PGSCALE_HEALTH_OFF;
-	health->reason = pgscale_sweeper_reason(PGSCALE_BECAUSE_OFF, 0);
+	health->reason = pgscale_sweeper_reason(PGSCALE_SWEEPER_REASON_OFF, 0);
 	health->action = "set pgscale.sweeper to on and reload";
 	health->no_use = leader->stood_down_ns != 0 && pgscale_timer_clock() - leader->stood_down_ns < REMEMBERED_NS;
 	if (health->no_use)
@@ -191,20 +191,20 @@ add_kept_problem(PgscaleHealth *health)
 static void
 health_of_sweepers(PgscaleHealth *health)
 {
-	PgscaleSweeperShare *leader;
+	PgscaleSweeperPartition *leader;
 
 	/* The worker may know of a reload before this backend does. */
-	leader = pgscale_sweeper_share(0);
+	leader = pgscale_sweeper_partition(0);
 	if (pg_atomic_read_u32(&leader->pid) != 0 ? leader->state == PGSCALE_SWEEPER_OFF && !leader->no_memory : !pgscale_sweeper_wanted())
 	{
 		say_off(leader, health);
 		return;
 	}
-	health->reads_foretold = pgscale_sweeper_foretold(&health->reads_saved);
+	health->reads_forecast = pgscale_sweeper_forecast_all(&health->reads_saved);
 	if (pgscale_sweeper_settings.mode == PGSCALE_SWEEPER_FREELIST)
 		health->claims = leader->state == PGSCALE_SWEEPER_WORKING ? working_claims : other_claims;
 	for (int i = 0; i < pgscale_sweeper_count(); i++)
-		if (!can_work(pgscale_sweeper_share(i), health))
+		if (!can_work(pgscale_sweeper_partition(i), health))
 			return;
 	health->state = sweeper_state_of(leader);
 	health->reason = pgscale_sweeper_reason(leader->reason, leader->reason_number);

@@ -19,7 +19,7 @@
 #include "base/pg_compat.h"
 #include "base/preload.h"
 #include "sweeper/controller.h"
-#include "sweeper/shares.h"
+#include "sweeper/partitions.h"
 #include "sweeper/sweeper.h"
 
 PG_FUNCTION_INFO_V1(pgscale_sweeper_stats);
@@ -54,7 +54,7 @@ pgscale_sweeper_stats(PG_FUNCTION_ARGS)
 
 	for (int n = 0; n < pgscale_sweeper_count(); n++)
 	{
-		PgscaleSweeperShare *s = pgscale_sweeper_share(n);
+		PgscaleSweeperPartition *s = pgscale_sweeper_partition(n);
 		const PgscaleSweeperScanCounts *sweep = &s->counts;
 		const PgscaleSweeperScanCounts *sweep_base = &base.sweep[n];
 		const PgscaleSweeperWriteCounts write_counts = pgscale_sweeper_write_counts(s);
@@ -79,7 +79,7 @@ pgscale_sweeper_stats(PG_FUNCTION_ARGS)
 		values[i++] = Int32GetDatum(pgscale_sweeper_writers_running(s));
 		values[i++] = CStringGetTextDatum(modes[off ? pgscale_sweeper_settings.mode : s->mode]);
 		values[i++] = CStringGetTextDatum(states[off ? PGSCALE_SWEEPER_OFF : s->state]);
-		values[i++] = CStringGetTextDatum(off ? pgscale_sweeper_reason(PGSCALE_BECAUSE_OFF, 0) :
+		values[i++] = CStringGetTextDatum(off ? pgscale_sweeper_reason(PGSCALE_SWEEPER_REASON_OFF, 0) :
 										  pgscale_sweeper_reason(s->reason, s->reason_number));
 		nulls[i] = s->state_change == 0;
 		values[i++] = TimestampTzGetDatum(s->state_change);

@@ -45,10 +45,10 @@ see_writes(int pages, int runs, int us)
 
 /* Another choice of pages would save that fraction of the reads. */
 static void
-see_choice(bool chooses, bool foretold, double saved)
+see_choice(bool chooses, bool forecast_known, double saved)
 {
 	seen.chooses = chooses;
-	seen.foretold = foretold;
+	seen.forecast = forecast_known;
 	seen.saved = saved;
 }
 
@@ -65,26 +65,26 @@ decide(double s)
 static void
 decide_writers(const double *n)
 {
-	PgscaleSweeperCrew crew = {.writers = n[0]};
+	PgscaleSweeperWriterCount count = {.writers = n[0]};
 
 	for (int s = 0; s < n[5]; s++)
-		pgscale_sweeper_decide_writers(&crew, n[1], n[2], n[3], n[4]);
-	say("%d%s", crew.writers, crew.few_slots ? " few" : "");
+		pgscale_sweeper_decide_writers(&count, n[1], n[2], n[3], n[4]);
+	say("%d%s", count.writers, count.few_slots ? " few" : "");
 }
 
-/* What is foretold by misses of the clock and of the best half-life, with one page of ten in the sample of 100 buffers. */
+/* What is forecast by misses of the clock and of the best half-life, with one page of ten in the sample of 100 buffers. */
 static void
-foretell(int begun, int clock, int best, int seen_pages, int missed)
+look_ahead(int begun, int clock, int best, int seen_pages, int missed)
 {
 	const PgscaleSweeperPolicyReport report = {.sample = 10,.misses = {clock, 2 * clock, best, 3 * clock, 2 * clock}};
-	const PgscaleSweeperSight sight = {.seen = seen_pages,.missed = missed};
+	const PgscaleSweeperCoverage coverage = {.seen = seen_pages,.missed = missed};
 
-	pgscale_sweeper_forecast_go_on(&forecast, begun == 0 ? NULL : &report, begun, 100, &sight);
+	pgscale_sweeper_forecast_go_on(&forecast, begun == 0 ? NULL : &report, begun, 100, &coverage);
 	memset(sum, 0, sizeof(sum));
 	pgscale_sweeper_forecast_add(sum, &forecast);
 }
 
-/* Another share's misses */
+/* Another partition's misses */
 static void
 add_share(void)
 {
@@ -94,7 +94,7 @@ add_share(void)
 }
 
 static void
-say_foretold(int policy)
+say_forecast(int policy)
 {
 	double		saved;
 
@@ -125,10 +125,10 @@ say_saved(int groups, int some)
 static bool
 command(const char *name, const double *n)
 {
-	COMMAND("watch", begin(PGSCALE_SWEEPER_WATCHING, PGSCALE_BECAUSE_NO_WAITS, n[0], n[1]));
-	COMMAND("work", begin(PGSCALE_SWEEPER_WORKING, PGSCALE_BECAUSE_NO_WAITS, n[0], n[1]));
-	COMMAND("for_reads", begin(PGSCALE_SWEEPER_WORKING, PGSCALE_BECAUSE_READS, n[0], n[1]));
-	COMMAND("for_writes", begin(PGSCALE_SWEEPER_WORKING, PGSCALE_BECAUSE_WAITS, n[0], n[1]));
+	COMMAND("watch", begin(PGSCALE_SWEEPER_WATCHING, PGSCALE_SWEEPER_REASON_NO_WAITS, n[0], n[1]));
+	COMMAND("work", begin(PGSCALE_SWEEPER_WORKING, PGSCALE_SWEEPER_REASON_NO_WAITS, n[0], n[1]));
+	COMMAND("for_reads", begin(PGSCALE_SWEEPER_WORKING, PGSCALE_SWEEPER_REASON_READS, n[0], n[1]));
+	COMMAND("for_writes", begin(PGSCALE_SWEEPER_WORKING, PGSCALE_SWEEPER_REASON_WAITS, n[0], n[1]));
 	COMMAND("seconds", seen.ns = n[0] * 1e9);
 	COMMAND("waiting", seen.waiting = n[0]);
 	COMMAND("demand", see_demand(n[0], n[1], n[2]));
@@ -140,10 +140,10 @@ command(const char *name, const double *n)
 	COMMAND("no_choice", see_choice(false, true, 0.5));
 	COMMAND("at", decide(n[0]));
 	COMMAND("writers", decide_writers(n));
-	COMMAND("foretell", foretell(n[0], n[1], n[2], n[3], n[4]));
+	COMMAND("foretell", look_ahead(n[0], n[1], n[2], n[3], n[4]));
 	COMMAND("add_share", add_share());
-	COMMAND("adaptive", say_foretold(PGSCALE_SWEEPER_ADAPTIVE));
-	COMMAND("history", say_foretold(PGSCALE_SWEEPER_HISTORY));
+	COMMAND("adaptive", say_forecast(PGSCALE_SWEEPER_ADAPTIVE));
+	COMMAND("history", say_forecast(PGSCALE_SWEEPER_HISTORY));
 	COMMAND("saved", say_saved(n[0], n[1]));
 	return false;
 }
@@ -237,10 +237,10 @@ static const Step by_numbers[] = {
 
 	/* the shadow cache must be filled twice, and twice more; then older misses count no more */
 	{"foretell 1 19 0 0 0, adaptive, foretell 1 20 20 0 0, adaptive, foretell 1 39 30 0 0, adaptive", "unknown; unknown; unknown",
-	"at first nothing is foretold"},
+	"at first nothing is forecast"},
 	{"foretell 1 40 35 0 0, adaptive, foretell 1 50 50 0 0, adaptive, foretell 1 60 60 0 0, adaptive", "0.250; 0.000; -0.250",
 	"then by misses since"},
-	{"foretell 1 80 90 0 0, adaptive, add_share, adaptive, history", "-0.500; 0.250; -0.083", "several shares, by their sums"},
+	{"foretell 1 80 90 0 0, adaptive, add_share, adaptive, history", "-0.500; 0.250; -0.083", "several partitions, by their sums"},
 	{"foretell 2 20 10 0 0, adaptive, foretell 2 40 20 0 0, adaptive", "unknown; 0.500", "another policy begins"},
 	{"foretell 2 50 30 0 1, adaptive, foretell 2 60 30 1 1, adaptive", "unknown; 0.500", "more was missed than seen"},
 	{"foretell 2 61 31 1 10, adaptive, foretell 2 80 50 1 10, adaptive, foretell 2 100 60 2 10, adaptive",

@@ -21,7 +21,7 @@
 
 #include "base/ring.h"
 #include "pgscale.h"
-#include "sweeper/shares.h"
+#include "sweeper/partitions.h"
 #include "tuning/evidence.h"
 
 PG_MODULE_MAGIC;
@@ -189,8 +189,8 @@ made_up_transactions(PG_FUNCTION_ARGS)
 Datum
 made_up_forecast(PG_FUNCTION_ARGS)
 {
-	PgscaleSweeperShare *(*share) (int) = (PgscaleSweeperShare *(*) (int)) dlsym(RTLD_DEFAULT, "pgscale_sweeper_share");
-	PgscaleSweeperForecast *forecast = &share(0)->forecast;
+	PgscaleSweeperPartition *(*partition) (int) = (PgscaleSweeperPartition *(*) (int)) dlsym(RTLD_DEFAULT, "pgscale_sweeper_partition");
+	PgscaleSweeperForecast *forecast = &partition(0)->forecast;
 
 	forecast->known = PG_GETARG_BOOL(0);
 	for (int i = 0; i < PGSCALE_SWEEPER_CANDIDATES; i++)

@@ -31,7 +31,7 @@ PG_FUNCTION_INFO_V1(policy_steps);
 PgscaleSweeperSettings pgscale_sweeper_settings = {0};
 PgscaleSweeperMemory pgscale_sweeper_memory;
 
-static PgscaleSweeperShare share;
+static PgscaleSweeperPartition partition;
 static const PgscaleSweeperPolicy *policy;
 static void *memory;
 static PgscaleSweeperPolicyReport report;
@@ -55,7 +55,7 @@ hash_of(uint32 number)
 
 uint32 pgscale_buffer_page_hash(const PgscalePage *page) { return hash_of(page->block); }
 int pgscale_sweeper_count(void) { return sweepers; }
-PgscaleSweeperShare *pgscale_sweeper_share(int number) { return &share; }
+PgscaleSweeperPartition *pgscale_sweeper_partition(int number) { return &partition; }
 bool pgscale_sweeper_wanted(void) { return true; }
 
 /* A server that starts, with empty buffers: its memory is as it was allocated. */
@@ -69,17 +69,17 @@ start(int kind)
 		size = Max(size, pgscale_sweeper_policies[i]->size(BUFFERS));
 	memory = memory ? memory : MemoryContextAlloc(TopMemoryContext, size);
 	memset(memory, 0xEE, size);
-	memset(&share, 0, sizeof(share));
+	memset(&partition, 0, sizeof(partition));
 	memset(where, 0, sizeof(where));
 	memset(held, 0xFF, sizeof(held));
-	share.buffers = BUFFERS;
+	partition.buffers = BUFFERS;
 	pgscale_sweeper_memory.pages = pages;
 	pgscale_sweeper_memory.policy = memory;
 	history_read = false;
-	share.policy = PGSCALE_SWEEPER_NO_POLICY;
+	partition.policy = PGSCALE_SWEEPER_NO_POLICY;
 	policy = pgscale_sweeper_policies[kind];
-	pgscale_sweeper_policy_begin(&share, kind);
-	pgscale_sweeper_saved_read(&share);
+	pgscale_sweeper_policy_begin(&partition, kind);
+	pgscale_sweeper_saved_read(&partition);
 	next_page = ONCE;
 	visits = refused = 0;
 }
@@ -93,7 +93,7 @@ see(int buf, uint32 page, int usage)
 
 	held[buf] = page;
 	where[page] = buf + 1;
-	(void) pgscale_sweeper_page_seen(&share, buf, &look, &name, 1, false);
+	(void) pgscale_sweeper_page_seen(&partition, buf, &look, &name, 1, false);
 }
 
 /* One with full buffers. */
@@ -128,7 +128,7 @@ use(uint32 page)
 	}
 	if (held[at] != PG_UINT32_MAX)
 	{
-		pgscale_sweeper_page_left(&share, at);
+		pgscale_sweeper_page_left(&partition, at);
 		where[held[at]] = 0;
 	}
 	see(at, page, 1);
@@ -182,7 +182,7 @@ static void
 take_over(int by)
 {
 	policy = pgscale_sweeper_policies[by];
-	pgscale_sweeper_policy_begin(&share, by);
+	pgscale_sweeper_policy_begin(&partition, by);
 }
 
 static void
@@ -288,15 +288,15 @@ check_settling(void)
 	scan(20 * BUFFERS, 0, WARM);
 	is(choice() > 0 && report.chosen_misses >= report.misses[report.choice] && report.chosen_misses <= report.misses[0], true,
 	   "where pages come back, the history is chosen, which misses less");
-	policy->resume(memory, PGSCALE_SWEEPER_THE_CLOCK);
+	policy->resume(memory, PGSCALE_SWEEPER_CANDIDATE_CLOCK);
 	take_over(PGSCALE_SWEEPER_ADAPTIVE);
 	compare_candidates(memory);
-	is(sum_missed(((Adaptive *) memory)->sums[0], PGSCALE_SWEEPER_THE_CLOCK, NO_OTHER) == 0, true,
+	is(sum_missed(((Adaptive *) memory)->sums[0], PGSCALE_SWEEPER_CANDIDATE_CLOCK, NO_OTHER) == 0, true,
 	   "what was seen before a pause is forgotten");
 	(void) choice();
 	before = report.misses[0];
 	scan(BUFFERS / 3, 0, WARM);
-	is(choice() == PGSCALE_SWEEPER_THE_CLOCK && report.misses[0] > before, true,
+	is(choice() == PGSCALE_SWEEPER_CANDIDATE_CLOCK && report.misses[0] > before, true,
 	   "what is seen after it changes no choice for a turnover");
 	for (int i = 0; i < 60; i++)
 	{
@@ -356,7 +356,7 @@ static void
 check_chance(void)
 {
 	begin(PGSCALE_SWEEPER_ADAPTIVE);
-	policy->resume(memory, PGSCALE_SWEEPER_THE_CLOCK);
+	policy->resume(memory, PGSCALE_SWEEPER_CANDIDATE_CLOCK);
 	for (int i = 0; i < 40 * BUFFERS; i++)
 	{
 		scan(1, i % HOT, 1);
@@ -418,7 +418,7 @@ check_ranks(void)
 	begin(PGSCALE_SWEEPER_ADAPTIVE);
 	is(policy->neighbour_rank(memory, false) * 10 + policy->neighbour_rank(memory, true), 4,
 	   "a history: three quarters of the pages");
-	policy->resume(memory, PGSCALE_SWEEPER_THE_CLOCK);
+	policy->resume(memory, PGSCALE_SWEEPER_CANDIDATE_CLOCK);
 	is(policy->neighbour_rank(memory, true), 2, "the clock's counts while that is in force");
 }
 
@@ -487,17 +487,17 @@ check_kept(void)
 	int			good = 0;
 
 	start(PGSCALE_SWEEPER_HISTORY);
-	pgscale_sweeper_saved_write(&share);
+	pgscale_sweeper_saved_write(&partition);
 	is(kept(), -1, "nothing that is known leaves no file");
 	work(60000);
-	pgscale_sweeper_saved_write(&share);
+	pgscale_sweeper_saved_write(&partition);
 	is(kept(), BUFFERS, "a history leaves a file, with a page for each buffer");
 	is(header.choice, ((Adaptive *) memory)->preferred, "and what adaptive would choose");
 	for (int page = 0; page < lengthof(scores); page++)
 		scores[page] = where[page] > 0 ? adaptive_score(memory, where[page] - 1) : comes_back(page);
 
 	start(PGSCALE_SWEEPER_HISTORY);
-	is(share.restored, BUFFERS, "a server that starts restores all of them");
+	is(partition.restored, BUFFERS, "a server that starts restores all of them");
 	is(kept(), -1, "and removes the file");
 	for (int page = 0; page < LOADED; page++)
 	{
@@ -552,16 +552,16 @@ check_adaptive(void)
 		/* less than would make it choose */
 		((Adaptive *) memory)->compare_at = PG_UINT64_MAX;
 		work(10000);
-		pgscale_sweeper_saved_write(&share);
+		pgscale_sweeper_saved_write(&partition);
 		is(kept() > 0 && header.choice == wanted, true, "adaptive keeps its choice");
 		start(PGSCALE_SWEEPER_ADAPTIVE);
-		is(share.restored == header.pages && choice() == wanted && report.switches + report.evictions == 0, true,
+		is(partition.restored == header.pages && choice() == wanted && report.switches + report.evictions == 0, true,
 		   "which is in force again, with the pages, and is no switch");
 	}
-	pgscale_sweeper_saved_write(&share);
+	pgscale_sweeper_saved_write(&partition);
 	start(PGSCALE_SWEEPER_CLOCK);
-	is(share.restored > 0 && choice() == PGSCALE_SWEEPER_THE_CLOCK, true, "the clock takes the pages over, as the clock");
-	pgscale_sweeper_saved_write(&share);
+	is(partition.restored > 0 && choice() == PGSCALE_SWEEPER_CANDIDATE_CLOCK, true, "the clock takes the pages over, as the clock");
+	pgscale_sweeper_saved_write(&partition);
 	is(kept() > 0 && header.choice == 4, true, "and keeps what adaptive would choose");
 }
 
@@ -572,20 +572,20 @@ check_parts(void)
 	start(PGSCALE_SWEEPER_HISTORY);
 	work(30000);
 	sweepers = MOST_PAGES / 100;
-	pgscale_sweeper_saved_write(&share);
+	pgscale_sweeper_saved_write(&partition);
 	is(kept(), 100, "of many sweepers each keeps its part");
 	start(PGSCALE_SWEEPER_HISTORY);
-	is(share.restored == 100 && !isnan(comes_back(0)), true, "which comes back, the best of them");
+	is(partition.restored == 100 && !isnan(comes_back(0)), true, "which comes back, the best of them");
 	sweepers = 1;
 	work(30000);
-	pgscale_sweeper_saved_write(&share);
+	pgscale_sweeper_saved_write(&partition);
 	history_read = false;
-	share.restored = 0;
+	partition.restored = 0;
 	memset(pgscale_sweeper_memory.pages, 0, BUFFERS * sizeof(PgscaleSweeperPage));
-	pgscale_sweeper_saved_write(&share);
+	pgscale_sweeper_saved_write(&partition);
 	is(kept(), BUFFERS, "what was not read stays");
-	pgscale_sweeper_saved_read(&share);
-	is(share.restored == BUFFERS && history_read, true, "and is read by the next process, once");
+	pgscale_sweeper_saved_read(&partition);
+	is(partition.restored == BUFFERS && history_read, true, "and is read by the next process, once");
 }
 
 /* What the server wrote, with other bytes somewhere and a checksum that is right: what is wrong with it? */
@@ -628,7 +628,7 @@ check_foreign(void)
 
 		start(PGSCALE_SWEEPER_HISTORY);
 		work(30000);
-		pgscale_sweeper_saved_write(&share);
+		pgscale_sweeper_saved_write(&partition);
 		file = fopen(name, "r+b");
 		size = (int) fread(bytes, 1, sizeof(bytes), file);
 		memcpy(bytes + cases[i].at, &cases[i].with, sizeof(uint32));
@@ -641,8 +641,8 @@ check_foreign(void)
 			elog(ERROR, "could not change %s: %m", name);
 		fclose(file);
 		start(PGSCALE_SWEEPER_HISTORY);
-		is(strcmp(share.restore_problem, cases[i].problem), 0, psprintf("a word at %u, %d bytes: %s", cases[i].at, cases[i].size, cases[i].problem));
-		is(share.restored, cases[i].restored, "so many pages are restored");
+		is(strcmp(partition.restore_problem, cases[i].problem), 0, psprintf("a word at %u, %d bytes: %s", cases[i].at, cases[i].size, cases[i].problem));
+		is(partition.restored, cases[i].restored, "so many pages are restored");
 	}
 }
 

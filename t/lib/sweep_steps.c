@@ -43,7 +43,7 @@ static void made_up_writeback(const PgscalePage *first, int count);
 #undef is_ours
 #include "sweeper/write_combining.c"
 #include "sweeper/kept_pages.c"
-#include "sweeper/shares.c"
+#include "sweeper/partitions.c"
 #define pgscale_sweeper_long_enough		true_long_enough
 #include "sweeper/scan.c"
 #undef pgscale_sweeper_long_enough
@@ -55,11 +55,11 @@ PgscaleSweeperSettings pgscale_sweeper_settings = {.writers = 16};
 PgscaleSweeperKeptList *pgscale_sweeper_kept_list;
 uint64		(*pgscale_counters_own_writes) (void);
 
-static PgscaleSweeperShare *s;
+static PgscaleSweeperPartition *s;
 static PgscaleSweeperQueues *q;
 static PgscaleSweeperPage the_pages[MOST_BUFFERS];
 static char the_memory[MOST_BUFFERS];
-static uint8 ranks[MOST_BUFFERS];	/* by buffer of the share */
+static uint8 ranks[MOST_BUFFERS];	/* by buffer of the partition */
 static bool listens;			/* is what the policy hears to be said? */
 static int	wants_policy;
 static int	most_looks;			/* that a tick has time for */
@@ -73,7 +73,7 @@ int64 pgscale_timer_cpu_time(void) { return 0; }
 int64 pgscale_counters_backend_writes(PgscaleBackendWrites *count, LWLock *lock, bool anew) { return 0; }
 const PgscalePageWorths *pgscale_buffer_worths;
 const PgscalePageWorths pgscale_sweeper_worths;
-bool pgscale_sweeper_memory_attach(const PgscaleSweeperShare *share, PgscaleSweeperMemory *memory) { return false; }
+bool pgscale_sweeper_memory_attach(const PgscaleSweeperPartition *partition, PgscaleSweeperMemory *memory) { return false; }
 bool pgscale_compat_direct_data(void) { return false; }
 bool pgscale_kernel_may_begin_writes(void) { return true; }
 void pgscale_worker_start(const char *wait_event_name) { }
@@ -275,7 +275,7 @@ queued(void)
 	return describe(found, n);
 }
 
-/* A new process works on a share of these buffers. */
+/* A new process works on a partition of these buffers. */
 static void
 begin(int mode, int first, int size)
 {
@@ -284,7 +284,7 @@ begin(int mode, int first, int size)
 	at_look = NULL;
 	most_looks = PG_INT32_MAX;
 	listens = false;
-	memset(s, 0, offsetof(PgscaleSweeperShare, writers));
+	memset(s, 0, offsetof(PgscaleSweeperPartition, writers));
 	s->first = first;
 	s->buffers = size;
 	s->stack_size = 100;
@@ -297,7 +297,7 @@ begin(int mode, int first, int size)
 	memset(the_pages, 1, sizeof(the_pages));
 	s->policy = PGSCALE_SWEEPER_NO_POLICY;
 	(void) queued();
-	hand = rated_ns = starved_share = rate = offered = found_by_hand = 0;
+	hand = rated_ns = starved_fraction = rate = offered = found_by_hand = 0;
 	refilling = writes_short = entered = false;
 #if PGSCALE_FREELIST
 	shielded = PG_INT64_MIN;
@@ -329,7 +329,7 @@ begin_sweep(int first, int size, int low, int high)
 	work_on(first, size, low, high);
 }
 
-/* A share of 20,000 buffers, where buffer N has page 10000 + N. */
+/* A partition of 20,000 buffers, where buffer N has page 10000 + N. */
 static void
 begin_supply(int mode, int first, int size, int count)
 {
@@ -634,7 +634,7 @@ command(const char *name, const double *numbers)
 	COMMAND("observe", (void) observe(a));
 	COMMAND("hurries", say(yes(observe(a))));
 	COMMAND("lap", lap());
-	COMMAND("observed", say("%d, not %d, missed %d", (int) counts->observed, (int) counts->unobserved, (int) s->sight.missed));
+	COMMAND("observed", say("%d, not %d, missed %d", (int) counts->observed, (int) counts->unobserved, (int) s->coverage.missed));
 
 	/* the standing set, the queue and the writers */
 	COMMAND("run", run_around(a, b));
@@ -705,14 +705,14 @@ static const Step freelist[] = {
 	{"freelist 100 800 2, show 110 5, use 110 0, +dirty 110, use 99 0, +dirty 99, hold 5000 6 0, list 5000, hand_at 200"},
 	{"low 1, guard, counts 110", "0", "without stock bgwriter may write dirty pages"},
 	{"stock 1, hang 1, guard, counts 110", "0", "nor while writers hang"},
-	{"hang 0, guard, counts 110, counts 99", "1; 0", "otherwise those of the share are kept from it"},
+	{"hang 0, guard, counts 110, counts 99", "1; 0", "otherwise those of the partition are kept from it"},
 	{"listen, show 110 5", "10: visit; 1", "which is no use"},
 
 	/* what is offered */
 	{"freelist 100 800 4, show 120 2, show 121 2, show 122 2"},
 	{"offer 120 1, offer_page 120 8 2", "no; no", "no page of a higher rank, nor another one than is meant"},
 	{"offer 120 2, counts 120, offer 120 5, offer 121 5", "yes; 0; no; yes", "one of that rank is, once"},
-	{"offer 99 2, use 99 0, offer 99 2", "no; yes", "of other shares none that was used"},
+	{"offer 99 2, use 99 0, offer 99 2", "no; yes", "of other partitions none that was used"},
 	{"ready, use 121 1, ready, use 121 0, +pin 121, ready, -pin 121", "3; 2; 2", "ready is what is not used or pinned"},
 	{"room 3, full, offer 122 5, room 100", "yes; no", "no more than there is room for"},
 	{"listen, hold 99 10199 1, hold 121 10221 1, hold 120 10220 1, show 121 1", "21: 10121 evicted; 21: 10221 arrived, 1; 1",
@@ -752,7 +752,7 @@ static const Step window[] = {
 	{"-pin 191, use 193 1, use 150 1, use 151 3, hand 264, follow, gone", "demand; 3+1, starved 1", "three are taken, one is used"},
 	{"counts 188 199", "331111111111", "the hand finds no others, three times at most"},
 	{"offer 188 4, offer_page 188 1 5, offer 90 5", "no; no; no",
-	"no page that ranks higher, that is not meant, or not in the share"},
+	"no page that ranks higher, that is not meant, or not in the partition"},
 	{"+dirty 188, offer 188 5, -dirty 188, +pin 188, offer 188 5, -pin 188", "no; no", "nor one that is dirty or pinned"},
 	{"ready, offer 188 5, counts 188, ready, offer 188 5", "0; yes; 0; 1; no", "others are, once"},
 	{"looks 50, leave, leave, counts 188 199, ready", "more; done; 050111110000; 0", "it leaves ranks, except of what is on offer"},
@@ -783,7 +783,7 @@ static const Step window[] = {
 	"ten are on offer and the hand stands"},
 	{"hand 5000, looks 100, follow, follow, looks 0, follow", "demand; demand; no demand", "it moves, until it was followed"},
 	{"window 10000 10000 3, high 10, use 19990 0 19999, follow, follow, hand 1, follow", "no demand; no demand; demand",
-	"it moves in another share"},
+	"it moves in another partition"},
 	{"window 0 20000 3, follow, use 0 0 4, hand 200, follow, speed, follow, speed",
 	"demand; demand; 5; demand; 4.75", "what was taken in a tick is remembered, a little less each time"},
 
@@ -794,7 +794,7 @@ static const Step window[] = {
 	{"looks 0, follow, leave, with 5", "demand; done; 20000", "it works again before that is done, and leaves again"},
 };
 
-/* A share of the four buffers from 100 on, with counts of 2, 0, 5 and 1; the hand is before it. */
+/* A partition of the four buffers from 100 on, with counts of 2, 0, 5 and 1; the hand is before it. */
 static const Step observed[] = {
 	{"clock, window 100 4 0, observing, use 100 2, use 102 5, use 103 1, observe 100000, listen"},
 	{"hand 164, observe 0", "", "the hand was not there yet"},
@@ -877,7 +877,7 @@ static const Step ticks_of_sweep[] = {
 	/* clean pages */
 	{"clock, fill 0 399 5, fill 0 9 0, fill 10 19 1, fill 20 63 3, +pin 5, sweep 0 64 8 12"},
 	{"tick", "! 64/54 9+0 0+0 0 0", "once around, unused pages are supplied, and counts taken down"},
-	{"counts 5, counts 9 10, counts 19 20, counts 63 64", "0; 00; 02; 25", "each by one, in its share"},
+	{"counts 5, counts 9 10, counts 19 20, counts 63 64", "0; 00; 02; 25", "each by one, in its partition"},
 	{"tick, tick", "77/54 12+0 0+0 0 9; 77/54 12+0 0+0 0 12",
 	"it goes on up to the high watermark, and past what is ready or pinned"},
 	{"take 3, tick", "! 77/54 12+0 3+0 0 9", "three are taken, and above the low watermark that will do"},
@@ -886,7 +886,7 @@ static const Step ticks_of_sweep[] = {
 	{"use 17 2, tick, use 17 0", "82/54 17+0 4+1 0 11", "one that is used is not ready"},
 	{"take 99, tick", "! 146/115 19+0 16+1 0 0", "all are taken"},
 
-	/* dirty pages; eleven buffers of another share are ready */
+	/* dirty pages; eleven buffers of another partition are ready */
 	{"fill 0 399 5, fill 80 80 0, fill 70 73 1, fill 91 91 1, fill 95 95 1, fill 74 74 2, fill 90 90 2, fill 75 75 3, "
 	"fill 300 310 0"},
 	{"+dirty 80, +dirty 70 75, +dirty 90 91, +dirty 95, +dirty 100, +pin 95, sweep 64 64 20 24"},
@@ -963,9 +963,9 @@ static const Step writers[] = {
 	{"ended, later 10000, write, ended", "no; yes", "a writer goes on, and ends after ten seconds without work"},
 };
 
-/* Queues, and the shares of several sweepers */
+/* Queues, and the partitions of several sweepers */
 static void
-check_shares(void)
+check_partitions(void)
 {
 	PgscaleSweeperSwept swept;
 	bool		lost;
@@ -988,7 +988,7 @@ check_shares(void)
 	is(n, 4096, "as many written pages come back, in their order");
 	pg_atomic_fetch_add_u32(&q->written[1].put, PG_INT32_MAX);
 	is(!pgscale_sweeper_take_written(&q->written[1], &swept, &lost) && lost, true, "this one, too");
-	is(share_begin(0, 3) == 0 && share_begin(1, 3) == 133 && share_begin(3, 3) == 400, true, "three sweepers share the buffers");
+	is(partition_begin(0, 3) == 0 && partition_begin(1, 3) == 133 && partition_begin(3, 3) == 400, true, "three sweepers partition the buffers");
 	is(most_writers(0, 1) == 16 && most_writers(0, 4) == 7 && most_writers(1, 4) == 6 && most_writers(15, 16) == 1, true,
 	   "with a writer for 16 buffers");
 	is(pgscale_sweeper_stack_size(1000), 251, "a quarter of the buffers may be ready");
@@ -1003,7 +1003,7 @@ sweep_steps(PG_FUNCTION_ARGS)
 	initStringInfo(&said);
 	shared = palloc0(sizeof(SweeperShared));
 	shared->workers = 1;
-	s = share = shares = palloc0(sizeof(PgscaleSweeperShare));
+	s = partition = partitions = palloc0(sizeof(PgscaleSweeperPartition));
 	q = palloc0(sizeof(PgscaleSweeperQueues));
 	pgscale_sweeper_memory = (PgscaleSweeperMemory) {
 		.queues = q,.stack = palloc0(MOST_BUFFERS * sizeof(PgscaleSweeperSupplied)),.pages = the_pages,.policy = the_memory
@@ -1020,6 +1020,6 @@ sweep_steps(PG_FUNCTION_ARGS)
 	CHECK(runs_around);
 	CHECK(standing_set);
 	CHECK(writers);
-	check_shares();
+	check_partitions();
 	PG_RETURN_TEXT_P(cstring_to_text(lines.data));
 }

@@ -1,5 +1,5 @@
 /*
- * Puts into the shared memory of the sweepers, while they do nothing, what is to be shown or judged. shares.c itself finds it.
+ * Puts into the shared memory of the sweepers, while they do nothing, what is to be shown or judged. partitions.c itself finds it.
  */
 #include "postgres.h"
 
@@ -22,7 +22,7 @@ PG_FUNCTION_INFO_V1(wait_to_write);
 
 #include "base/change_count.c"
 #include "base/timer.c"
-#include "sweeper/shares.c"
+#include "sweeper/partitions.c"
 
 PgscaleSweeperSettings pgscale_sweeper_settings;
 uint64		(*pgscale_counters_own_writes) (void);
@@ -32,16 +32,16 @@ const PgscalePageWorths pgscale_sweeper_worths;
 int64 pgscale_counters_backend_writes(PgscaleBackendWrites *count, LWLock *lock, bool anew) { return 0; }
 
 /* The n-th of that many. */
-static PgscaleSweeperShare *
+static PgscaleSweeperPartition *
 of_workers(int n, int workers)
 {
 	if (!shared)
 	{
 		LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-		pgscale_sweeper_shares_startup(workers);
+		pgscale_sweeper_partitions_startup(workers);
 		LWLockRelease(AddinShmemInitLock);
 	}
-	return &shares[n];
+	return &partitions[n];
 }
 
 /*
@@ -51,14 +51,14 @@ of_workers(int n, int workers)
 Datum
 set_counts(PG_FUNCTION_ARGS)
 {
-	PgscaleSweeperShare *share = of_workers(0, PG_GETARG_INT32(0));
+	PgscaleSweeperPartition *partition = of_workers(0, PG_GETARG_INT32(0));
 	const uint64 from = PG_GETARG_INT64(1);
 
-	for (int i = 0; i < sizeof(share->counts) / sizeof(uint64); i++)
-		((uint64 *) &share->counts)[i] = from * (i + 1);
+	for (int i = 0; i < sizeof(partition->counts) / sizeof(uint64); i++)
+		((uint64 *) &partition->counts)[i] = from * (i + 1);
 	for (int w = 0; w < PGSCALE_SWEEPER_MAX_WRITERS; w++)
-		for (int i = 0; i < sizeof(share->writers[w].counts) / sizeof(uint64); i++)
-			((uint64 *) &share->writers[w].counts)[i] = w == 0 || w == PGSCALE_SWEEPER_MAX_WRITERS - 1 ? from * (100 + i) : 0;
+		for (int i = 0; i < sizeof(partition->writers[w].counts) / sizeof(uint64); i++)
+			((uint64 *) &partition->writers[w].counts)[i] = w == 0 || w == PGSCALE_SWEEPER_MAX_WRITERS - 1 ? from * (100 + i) : 0;
 	PG_RETURN_VOID();
 }
 
@@ -66,13 +66,13 @@ set_counts(PG_FUNCTION_ARGS)
 Datum
 add_counts(PG_FUNCTION_ARGS)
 {
-	PgscaleSweeperShare *share = of_workers(0, PG_GETARG_INT32(0));
-	PgscaleSweeperWriteCounts *write = &share->writers[PGSCALE_SWEEPER_MAX_WRITERS - 1].counts;
+	PgscaleSweeperPartition *partition = of_workers(0, PG_GETARG_INT32(0));
+	PgscaleSweeperWriteCounts *write = &partition->writers[PGSCALE_SWEEPER_MAX_WRITERS - 1].counts;
 
-	share->counts.supplied_clean += PG_GETARG_INT64(1);
-	share->counts.consumed += PG_GETARG_INT64(2) / 2;
-	share->counts.reused += PG_GETARG_INT64(2) - PG_GETARG_INT64(2) / 2;
-	share->counts.starved += PG_GETARG_INT64(3);
+	partition->counts.supplied_clean += PG_GETARG_INT64(1);
+	partition->counts.consumed += PG_GETARG_INT64(2) / 2;
+	partition->counts.reused += PG_GETARG_INT64(2) - PG_GETARG_INT64(2) / 2;
+	partition->counts.starved += PG_GETARG_INT64(3);
 	write->written += PG_GETARG_INT64(4);
 	write->runs += PG_GETARG_INT64(5);
 	write->write_ns += PG_GETARG_INT64(6);
@@ -87,19 +87,19 @@ set_state(PG_FUNCTION_ARGS)
 
 	for (int i = 0; i < PG_GETARG_INT32(0); i++)
 	{
-		PgscaleSweeperShare *share = of_workers(i, PG_GETARG_INT32(0));
+		PgscaleSweeperPartition *partition = of_workers(i, PG_GETARG_INT32(0));
 
-		share->state = PG_GETARG_INT32(1);
-		share->reason = PG_GETARG_INT32(2);
-		share->reason_number = PG_GETARG_FLOAT8(3);
-		share->stood_down = PG_GETARG_INT32(4);
-		share->stood_down_number = PG_GETARG_FLOAT8(5);
-		share->stood_down_ns = PG_GETARG_INT32(6) < 0 ? 0 : now - PG_GETARG_INT32(6) * NS_PER_S;
-		share->no_slots = PG_GETARG_BOOL(7);
-		share->stuck = PG_GETARG_BOOL(8);
+		partition->state = PG_GETARG_INT32(1);
+		partition->reason = PG_GETARG_INT32(2);
+		partition->reason_number = PG_GETARG_FLOAT8(3);
+		partition->stood_down = PG_GETARG_INT32(4);
+		partition->stood_down_number = PG_GETARG_FLOAT8(5);
+		partition->stood_down_ns = PG_GETARG_INT32(6) < 0 ? 0 : now - PG_GETARG_INT32(6) * NS_PER_S;
+		partition->no_slots = PG_GETARG_BOOL(7);
+		partition->stuck = PG_GETARG_BOOL(8);
 		/* whom health takes for the sweeper */
-		pg_atomic_write_u32(&share->pid, PG_GETARG_INT32(1) == PGSCALE_SWEEPER_OFF ? 0 : MyProcPid);
-		share->decided_ns = share->last_tick_ns = now - PG_GETARG_INT32(9) * NS_PER_S;
+		pg_atomic_write_u32(&partition->pid, PG_GETARG_INT32(1) == PGSCALE_SWEEPER_OFF ? 0 : MyProcPid);
+		partition->decided_ns = partition->last_tick_ns = now - PG_GETARG_INT32(9) * NS_PER_S;
 	}
 	PG_RETURN_VOID();
 }
@@ -108,11 +108,11 @@ set_state(PG_FUNCTION_ARGS)
 Datum
 set_few_slots(PG_FUNCTION_ARGS)
 {
-	PgscaleSweeperShare *share = of_workers(0, PG_GETARG_INT32(0));
+	PgscaleSweeperPartition *partition = of_workers(0, PG_GETARG_INT32(0));
 
-	share->few_slots = PG_GETARG_INT32(1) > 0;
-	share->writers_now = Max(PG_GETARG_INT32(1), PGSCALE_SWEEPER_FIRST_WRITERS);
-	share->pressed = PG_GETARG_FLOAT8(2);
+	partition->few_slots = PG_GETARG_INT32(1) > 0;
+	partition->writers_now = Max(PG_GETARG_INT32(1), PGSCALE_SWEEPER_FIRST_WRITERS);
+	partition->pressed = PG_GETARG_FLOAT8(2);
 	PG_RETURN_VOID();
 }
 

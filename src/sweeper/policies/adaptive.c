@@ -127,7 +127,7 @@ history_of(const void *memory)
 static bool
 chose_clock(const void *memory)
 {
-	return ((const Adaptive *) memory)->choice == PGSCALE_SWEEPER_THE_CLOCK;
+	return ((const Adaptive *) memory)->choice == PGSCALE_SWEEPER_CANDIDATE_CLOCK;
 }
 
 static Size
@@ -176,9 +176,9 @@ choose_candidate(void *memory)
 	const int	before = a->choice;
 
 	a->choice = a->fixed != NOT_FIXED ? a->fixed : a->preferred;
-	if (a->choice != PGSCALE_SWEEPER_THE_CLOCK)
+	if (a->choice != PGSCALE_SWEEPER_CANDIDATE_CLOCK)
 		pgscale_sweeper_history_half_life(history_of(memory), shadows_of(memory)->of[a->choice].half_life);
-	else if (before != PGSCALE_SWEEPER_THE_CLOCK)
+	else if (before != PGSCALE_SWEEPER_CANDIDATE_CLOCK)
 		a->term++;
 	return a->choice != before;
 }
@@ -410,7 +410,7 @@ adaptive_report(const void *memory, int buffers, PgscaleSweeperPolicyReport *rep
 	}
 	for (int g = 0; g < PGSCALE_SWEEPER_GROUPS; g++)
 	{
-		report->clock_group[g] = a->seen[PGSCALE_SWEEPER_THE_CLOCK][g];
+		report->clock_group[g] = a->seen[PGSCALE_SWEEPER_CANDIDATE_CLOCK][g];
 		report->chosen_group[g] = a->chosen[g];
 		report->chosen_misses += a->chosen[g];
 	}
@@ -459,25 +459,25 @@ adaptive_take_over(void *memory)
 static void
 clock_init(void *memory, int buffers)
 {
-	candidates_init(memory, buffers, PGSCALE_SWEEPER_THE_CLOCK);
+	candidates_init(memory, buffers, PGSCALE_SWEEPER_CANDIDATE_CLOCK);
 }
 
 static void
 clock_take_over(void *memory)
 {
-	fix_choice(memory, PGSCALE_SWEEPER_THE_CLOCK);
+	fix_choice(memory, PGSCALE_SWEEPER_CANDIDATE_CLOCK);
 }
 
 static void
 history_init(void *memory, int buffers)
 {
-	candidates_init(memory, buffers, PGSCALE_SWEEPER_THE_HISTORY);
+	candidates_init(memory, buffers, PGSCALE_SWEEPER_CANDIDATE_HISTORY);
 }
 
 static void
 history_take_over(void *memory)
 {
-	fix_choice(memory, PGSCALE_SWEEPER_THE_HISTORY);
+	fix_choice(memory, PGSCALE_SWEEPER_CANDIDATE_HISTORY);
 }
 
 #define POLICY_WITH_CANDIDATES \

@@ -5,15 +5,15 @@
  *
  * Pure: a policy calls no function of the server, allocates nothing and has no variables
  * of its own, so that the same files are compiled into the server and into the simulator
- * of bench/replacement.  The sweeper gives it one block of memory for each share, and
+ * of bench/replacement.  The sweeper gives it one block of memory for each partition, and
  * reports what the backends did; the policy returns its decision.
  *
  * A decision is a page's rank, 0 .. PGSCALE_MAX_USAGE.  At 0 the page may leave.  The
  * ranks above are like the server's usage counts: how long the page should stay, in
  * comparison with the other pages.
  *
- * A buffer is numbered from 0 within its share, a page is known by a 32-bit hash of its
- * name.  A hash that was read torn, or that two pages share, only makes a choice worse:
+ * A buffer is numbered from 0 within its partition, a page is known by a 32-bit hash of its
+ * name.  A hash that was read torn, or that two pages have in common, only makes a choice worse:
  * before the sweeper does anything to a page, it compares the whole name.
  *
  * Portions Copyright (c) 2026, pgscale contributors
@@ -43,8 +43,8 @@ typedef enum PgscaleSweeperPolicyKind
 #define PGSCALE_SWEEPER_GROUPS		16
 
 /* The candidates that are the clock and the policy "history", in all lists of them. */
-#define PGSCALE_SWEEPER_THE_CLOCK	0
-#define PGSCALE_SWEEPER_THE_HISTORY	3
+#define PGSCALE_SWEEPER_CANDIDATE_CLOCK	0
+#define PGSCALE_SWEEPER_CANDIDATE_HISTORY	3
 
 /* Pages that a sweep passes for each that leaves, if it has the time. */
 #define PGSCALE_SWEEPER_PASS_MOST	16

@@ -42,28 +42,28 @@
 /* The number of ready buffers in the sample of those used meanwhile. */
 #define STALE_SAMPLE	64
 
-static int	left_to = 0;		/* buffers of the share that were left */
+static int	left_to = 0;		/* buffers of the partition that were left */
 static int64 shielded = PG_INT64_MIN;	/* where the server's hand was, up to
 										 * there none is left to shield */
 
 /* A backend has taken that page's buffer.  Has the sweep seen another one in it since? */
 static void
-supplied_page_left(PgscaleSweeperShare *share, const PgscaleSweeperSupplied *supplied)
+supplied_page_left(PgscaleSweeperPartition *partition, const PgscaleSweeperSupplied *supplied)
 {
-	if (pgscale_sweeper_in_share(share, supplied->buf) &&
-		pgscale_sweeper_page(share, supplied->buf)->hash == supplied->page_hash)
-		pgscale_sweeper_page_left(share, supplied->buf);
+	if (pgscale_sweeper_in_partition(partition, supplied->buf) &&
+		pgscale_sweeper_page(partition, supplied->buf)->hash == supplied->page_hash)
+		pgscale_sweeper_page_left(partition, supplied->buf);
 	pgscale_sweeper_set_forget(supplied->buf);
 }
 
 /* Takes off the stack what backends took off the freelist. */
 static void
-pop_taken(PgscaleSweeperShare *share)
+pop_taken(PgscaleSweeperPartition *partition)
 {
-	Assert(share->stack_used >= 0 && share->stack_used <= share->stack_size);
-	for (int n = 0; share->stack_used > 0 && !pgscale_sweeper_long_enough(n); n++)
+	Assert(partition->stack_used >= 0 && partition->stack_used <= partition->stack_size);
+	for (int n = 0; partition->stack_used > 0 && !pgscale_sweeper_long_enough(n); n++)
 	{
-		PgscaleSweeperSupplied *top = &pgscale_sweeper_memory.stack[share->stack_used - 1];
+		PgscaleSweeperSupplied *top = &pgscale_sweeper_memory.stack[partition->stack_used - 1];
 		PgscaleBuffer look;
 		PgscalePage page;
 
@@ -71,54 +71,54 @@ pop_taken(PgscaleSweeperShare *share)
 			break;
 
 		if (pgscale_buffer_read(top->buf, &look, &page) && pgscale_buffer_page_hash(&page) == top->page_hash)
-			share->counts.reused++;
+			partition->counts.reused++;
 		else
 		{
-			share->counts.consumed++;
-			supplied_page_left(share, top);
+			partition->counts.consumed++;
+			supplied_page_left(partition, top);
 		}
-		share->stack_used--;
+		partition->stack_used--;
 	}
 }
 
 static bool
-freelist_follow(PgscaleSweeperShare *share)
+freelist_follow(PgscaleSweeperPartition *partition)
 {
-	const uint64 gone = share->counts.consumed + share->counts.reused;
+	const uint64 gone = partition->counts.consumed + partition->counts.reused;
 	bool		empty;
 
 	left_to = 0;
-	pop_taken(share);
+	pop_taken(partition);
 	empty = !pgscale_buffers_any_listed();
-	share->counts.starved += empty;
-	return empty || share->counts.consumed + share->counts.reused != gone;
+	partition->counts.starved += empty;
+	return empty || partition->counts.consumed + partition->counts.reused != gone;
 }
 
 static int
-freelist_rank_page(PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look, const PgscalePage *page)
+freelist_rank_page(PgscaleSweeperPartition *partition, int buf, const PgscaleBuffer *look, const PgscalePage *page)
 {
 	if (look->listed && look->usage == 0)
 		return -1;
-	(void) pgscale_sweeper_page_seen(share, buf, look, page, pgscale_sweeper_page(share, buf)->left, true);
-	return pgscale_sweeper_rank(share, buf);
+	(void) pgscale_sweeper_page_seen(partition, buf, look, page, pgscale_sweeper_page(partition, buf)->left, true);
+	return pgscale_sweeper_rank(partition, buf);
 }
 
 /* Has the server find that count there.  The page was just seen. */
 static void
-set_header_count(PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look, uint8 count)
+set_header_count(PgscaleSweeperPartition *partition, int buf, const PgscaleBuffer *look, uint8 count)
 {
 	if (count != look->usage && pgscale_buffer_set_usage(buf, look, count))
-		pgscale_sweeper_page(share, buf)->left = count;
+		pgscale_sweeper_page(partition, buf)->left = count;
 }
 
 static void
-freelist_show(PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look)
+freelist_show(PgscaleSweeperPartition *partition, int buf, const PgscaleBuffer *look)
 {
-	uint8		count = pgscale_sweeper_rank(share, buf);
+	uint8		count = pgscale_sweeper_rank(partition, buf);
 
-	if (share->policy != PGSCALE_SWEEPER_CLOCK)
+	if (partition->policy != PGSCALE_SWEEPER_CLOCK)
 		count = Min(count, 1);
-	set_header_count(share, buf, look, look->dirty ? Max(count, DIRTY_FLOOR) : count);
+	set_header_count(partition, buf, look, look->dirty ? Max(count, DIRTY_FLOOR) : count);
 }
 
 /*
@@ -126,11 +126,11 @@ freelist_show(PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look)
  * counts as used again, and as supplied once more.
  */
 static bool
-make_ready_again(PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look)
+make_ready_again(PgscaleSweeperPartition *partition, int buf, const PgscaleBuffer *look)
 {
 	if (look->dirty || look->busy || look->pinned || !pgscale_buffer_set_usage(buf, look, 0))
 		return false;
-	share->counts.reused++;
+	partition->counts.reused++;
 	return true;
 }
 
@@ -139,7 +139,7 @@ make_ready_again(PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look)
  * at most, and no process has used it since that was seen.  *listed: it was on the list.
  */
 static bool
-put_on_list(PgscaleSweeperShare *share, int buf, const PgscalePage *page, uint8 max_rank, bool *listed)
+put_on_list(PgscaleSweeperPartition *partition, int buf, const PgscalePage *page, uint8 max_rank, bool *listed)
 {
 	PgscaleBuffer look;
 	PgscalePage now;
@@ -151,41 +151,41 @@ put_on_list(PgscaleSweeperShare *share, int buf, const PgscalePage *page, uint8 
 	 * under another policy than the clock its header says little of its rank:
 	 * its own sweep finds it
 	 */
-	if (!pgscale_sweeper_in_share(share, buf))
-		return pgscale_buffer_supply(buf, page, share->policy == PGSCALE_SWEEPER_CLOCK ? max_rank : 0);
+	if (!pgscale_sweeper_in_partition(partition, buf))
+		return pgscale_buffer_supply(buf, page, partition->policy == PGSCALE_SWEEPER_CLOCK ? max_rank : 0);
 	if (!pgscale_buffer_read(buf, &look, &now) || !pgscale_buffer_page_equal(&now, page))
 		return false;
-	rank = freelist_rank_page(share, buf, &look, page);
+	rank = freelist_rank_page(partition, buf, &look, page);
 	if (rank < 0 || rank > max_rank)
 		return false;
 	*listed = look.listed;
-	if (!(*listed ? make_ready_again(share, buf, &look) : pgscale_buffer_supply(buf, page, look.usage)))
+	if (!(*listed ? make_ready_again(partition, buf, &look) : pgscale_buffer_supply(buf, page, look.usage)))
 		return false;
-	pgscale_sweeper_page(share, buf)->left = 0;
+	pgscale_sweeper_page(partition, buf)->left = 0;
 	return true;
 }
 
 static bool
-freelist_offer(PgscaleSweeperShare *share, int buf, const PgscalePage *page, uint8 max_rank)
+freelist_offer(PgscaleSweeperPartition *partition, int buf, const PgscalePage *page, uint8 max_rank)
 {
-	PgscaleSweeperSupplied *top = &pgscale_sweeper_memory.stack[share->stack_used];
+	PgscaleSweeperSupplied *top = &pgscale_sweeper_memory.stack[partition->stack_used];
 	bool		listed;
 
-	if (share->stack_used >= share->stack_size || !put_on_list(share, buf, page, max_rank, &listed))
+	if (partition->stack_used >= partition->stack_size || !put_on_list(partition, buf, page, max_rank, &listed))
 		return false;
 	if (listed)
 		return true;
 	top->buf = buf;
 	top->page_hash = pgscale_buffer_page_hash(page);
-	share->stack_used++;
+	partition->stack_used++;
 	return true;
 }
 
 /* How much of the stack a backend could use, by a sample. */
 static int
-freelist_ready(const PgscaleSweeperShare *share)
+freelist_ready(const PgscaleSweeperPartition *partition)
 {
-	int			n = Min(share->stack_used, STALE_SAMPLE);
+	int			n = Min(partition->stack_used, STALE_SAMPLE);
 	int			good = 0;
 
 	for (int i = 0; i < n; i++)
@@ -193,22 +193,22 @@ freelist_ready(const PgscaleSweeperShare *share)
 		PgscaleBuffer look;
 		int			at = i;
 
-		if (share->stack_used > STALE_SAMPLE)
-			at = (int) pg_prng_uint64_range(&pg_global_prng_state, 0, share->stack_used - 1);
+		if (partition->stack_used > STALE_SAMPLE)
+			at = (int) pg_prng_uint64_range(&pg_global_prng_state, 0, partition->stack_used - 1);
 		pgscale_buffer_look(pgscale_sweeper_memory.stack[at].buf, &look);
 		good += look.listed && look.usage == 0 && !look.pinned;
 	}
-	return n == 0 ? 0 : (int) ((int64) share->stack_used * good / n);
+	return n == 0 ? 0 : (int) ((int64) partition->stack_used * good / n);
 }
 
 static bool
-freelist_full(const PgscaleSweeperShare *share)
+freelist_full(const PgscaleSweeperPartition *partition)
 {
-	return share->stack_used >= share->stack_size;
+	return partition->stack_used >= partition->stack_size;
 }
 
 static int
-freelist_onward(const PgscaleSweeperShare *share, int hand, double dirty_share)
+freelist_onward(const PgscaleSweeperPartition *partition, int hand, double dirty_fraction)
 {
 	return hand;
 }
@@ -218,13 +218,13 @@ freelist_onward(const PgscaleSweeperShare *share, int hand, double dirty_share)
  * usage count of zero ahead of the server's hand, one by one.
  */
 static void
-freelist_guard(PgscaleSweeperShare *share)
+freelist_guard(PgscaleSweeperPartition *partition)
 {
 	const int64 hand = (int64) pgscale_buffers_hand();
 
-	if (share->ready < share->low || share->stuck || !pgscale_buffers_any_listed())
+	if (partition->ready < partition->low || partition->stuck || !pgscale_buffers_any_listed())
 		return;
-	shielded = pgscale_sweeper_into_share(share, Max(shielded, hand - NBuffers));
+	shielded = pgscale_sweeper_into_partition(partition, Max(shielded, hand - NBuffers));
 	for (int n = 0; shielded < hand && !pgscale_sweeper_long_enough(n); n++)
 	{
 		const int	buf = pgscale_sweeper_buffer_at(shielded);
@@ -232,8 +232,8 @@ freelist_guard(PgscaleSweeperShare *share)
 
 		pgscale_buffer_look(buf, &look);
 		if (look.valid && look.dirty && look.usage < DIRTY_FLOOR && pgscale_buffer_set_usage(buf, &look, DIRTY_FLOOR))
-			pgscale_sweeper_page_raised(share, buf, DIRTY_FLOOR - look.usage);
-		shielded = pgscale_sweeper_into_share(share, shielded + 1);
+			pgscale_sweeper_page_raised(partition, buf, DIRTY_FLOOR - look.usage);
+		shielded = pgscale_sweeper_into_partition(partition, shielded + 1);
 	}
 }
 
@@ -242,23 +242,23 @@ freelist_guard(PgscaleSweeperShare *share)
  * for counts, which they have already where these are the clock's.
  */
 static bool
-freelist_leave(PgscaleSweeperShare *share)
+freelist_leave(PgscaleSweeperPartition *partition)
 {
 	shielded = PG_INT64_MIN;
-	pop_taken(share);
-	if (share->policy == PGSCALE_SWEEPER_CLOCK || share->observing)
+	pop_taken(partition);
+	if (partition->policy == PGSCALE_SWEEPER_CLOCK || partition->observing)
 		return true;
-	for (int n = 0; left_to < share->buffers; n++, left_to++)
+	for (int n = 0; left_to < partition->buffers; n++, left_to++)
 	{
-		const int	buf = share->first + left_to;
+		const int	buf = partition->first + left_to;
 		PgscaleBuffer look;
 		PgscalePage page;
 
 		if (pgscale_sweeper_long_enough(n))
 			return false;
-		if (pgscale_sweeper_page(share, buf)->known && pgscale_buffer_read(buf, &look, &page) &&
-			freelist_rank_page(share, buf, &look, &page) >= 0)
-			set_header_count(share, buf, &look, pgscale_sweeper_rank(share, buf));
+		if (pgscale_sweeper_page(partition, buf)->known && pgscale_buffer_read(buf, &look, &page) &&
+			freelist_rank_page(partition, buf, &look, &page) >= 0)
+			set_header_count(partition, buf, &look, pgscale_sweeper_rank(partition, buf));
 	}
 	return true;
 }

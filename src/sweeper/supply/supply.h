@@ -18,7 +18,7 @@
 #include "miscadmin.h"
 
 #include "base/shared_buffers.h"
-#include "sweeper/shares.h"
+#include "sweeper/partitions.h"
 
 typedef struct PgscaleSweeperSupply
 {
@@ -26,41 +26,41 @@ typedef struct PgscaleSweeperSupply
 	 * Begins a tick: notes what the backends have done.  Returns whether
 	 * there is demand: backends take buffers, or nothing is on offer.
 	 */
-	bool		(*follow) (PgscaleSweeperShare *share);
+	bool		(*follow) (PgscaleSweeperPartition *partition);
 
 	/*
 	 * The rank of the page that the buffer was just seen with.  Less than 0:
 	 * it is on offer.
 	 */
-	int			(*rank) (PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look, const PgscalePage *page);
+	int			(*rank) (PgscaleSweeperPartition *partition, int buf, const PgscaleBuffer *look, const PgscalePage *page);
 
 	/*
 	 * Makes the header fit the rank, which a visit may have changed; rank()
 	 * was just asked, with the same look.
 	 */
-	void		(*show) (PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look);
+	void		(*show) (PgscaleSweeperPartition *partition, int buf, const PgscaleBuffer *look);
 
 	/*
 	 * Offers the page to the backends, if it is clean, unpinned, and ranks no
 	 * higher than that.
 	 */
-	bool		(*offer) (PgscaleSweeperShare *share, int buf, const PgscalePage *page, uint8 max_rank);
+	bool		(*offer) (PgscaleSweeperPartition *partition, int buf, const PgscalePage *page, uint8 max_rank);
 
 	/* Buffers on offer, as far as it knows; and can there be no more? */
-	int			(*ready) (const PgscaleSweeperShare *share);
-	bool		(*full) (const PgscaleSweeperShare *share);
+	int			(*ready) (const PgscaleSweeperPartition *partition);
+	bool		(*full) (const PgscaleSweeperPartition *partition);
 
-	/* Where the sweep goes on that has come to this buffer of the share. */
-	int			(*onward) (const PgscaleSweeperShare *share, int hand, double dirty_share);
+	/* Where the sweep goes on that has come to this buffer of the partition. */
+	int			(*onward) (const PgscaleSweeperPartition *partition, int hand, double dirty_fraction);
 
 	/* Ends a tick: what backends will find, and what others may write. */
-	void		(*guard) (PgscaleSweeperShare *share);
+	void		(*guard) (PgscaleSweeperPartition *partition);
 
 	/*
 	 * Leaves the buffers to the server, as much of that as a tick has time
 	 * for.  Returns whether it is done.
 	 */
-	bool		(*leave) (PgscaleSweeperShare *share);
+	bool		(*leave) (PgscaleSweeperPartition *partition);
 } PgscaleSweeperSupply;
 
 #if PGSCALE_FREELIST
@@ -69,9 +69,9 @@ extern const PgscaleSweeperSupply pgscale_sweeper_freelist;
 extern const PgscaleSweeperSupply pgscale_sweeper_window;
 
 static inline bool
-pgscale_sweeper_in_share(const PgscaleSweeperShare *share, int buf)
+pgscale_sweeper_in_partition(const PgscaleSweeperPartition *partition, int buf)
 {
-	return buf >= share->first && buf < share->first + share->buffers;
+	return buf >= partition->first && buf < partition->first + partition->buffers;
 }
 
 /* The buffer at a position of the server's hand. */
@@ -81,16 +81,16 @@ pgscale_sweeper_buffer_at(int64 position)
 	return (int) ((position + NBuffers) % NBuffers);
 }
 
-/* The first position of the server's hand from this one on that lies in the share. */
+/* The first position of the server's hand from this one on that lies in the partition. */
 static inline int64
-pgscale_sweeper_into_share(const PgscaleSweeperShare *share, int64 position)
+pgscale_sweeper_into_partition(const PgscaleSweeperPartition *partition, int64 position)
 {
 	const int	buf = pgscale_sweeper_buffer_at(position);
 
-	if (buf < share->first)
-		return position + share->first - buf;
-	if (buf >= share->first + share->buffers)
-		return position + NBuffers - buf + share->first;
+	if (buf < partition->first)
+		return position + partition->first - buf;
+	if (buf >= partition->first + partition->buffers)
+		return position + NBuffers - buf + partition->first;
 	return position;
 }
 

@@ -36,7 +36,7 @@
  * first.  A skipped page keeps its rank.  Its uses may be missed, and the hand may
  * find it at zero and take it, as on a stock server.
  *
- * Entering takes one round of the sweep over its share, in pieces.  Leaving takes one,
+ * Entering takes one round of the sweep over its partition, in pieces.  Leaving takes one,
  * too, and gives the ranks to the headers as counts.  A sweep that ends without that
  * leaves counts that a stock server could have.  Nothing is locked: each change is one
  * CAS from the observed state, as in the server itself, and a failed one is repeated at
@@ -86,7 +86,7 @@
 static int	offered = 0;		/* on offer, except those used since they were
 								 * last seen */
 static bool entered = false;	/* is the sweep at work here? */
-static int	enter_from = 0;		/* in the share */
+static int	enter_from = 0;		/* in the partition */
 static int	entered_to = 0;		/* buffers from there on */
 static int	left_to = 0;		/* buffers that were left */
 static int64 hand_seen = 0;		/* position of the server's hand in the tick
@@ -96,13 +96,13 @@ static int	taken = 0;			/* in this tick */
 static int64 yielded_from = 0;	/* dirty pages may lie at zero between these */
 static int64 yielded_to = 0;	/* positions of the hand */
 static bool yields_dirty = false;	/* was one yielded since the last tick? */
-static int	leave_from = 0;		/* in the share */
+static int	leave_from = 0;		/* in the partition */
 
-/* Where the server's hand is in the share, or comes into it. */
+/* Where the server's hand is in the partition, or comes into it. */
 static int
-hand_in_share(const PgscaleSweeperShare *share)
+hand_in_share(const PgscaleSweeperPartition *partition)
 {
-	return pgscale_sweeper_buffer_at(pgscale_sweeper_into_share(share, (int64) pgscale_buffers_hand())) - share->first;
+	return pgscale_sweeper_buffer_at(pgscale_sweeper_into_partition(partition, (int64) pgscale_buffers_hand())) - partition->first;
 }
 
 static bool
@@ -121,20 +121,20 @@ take_off_offer(PgscaleSweeperPage *p)
 
 /* The page that was followed has gone, or was taken. */
 static void
-page_gone(PgscaleSweeperShare *share, int buf, PgscaleSweeperPage *p)
+page_gone(PgscaleSweeperPartition *partition, int buf, PgscaleSweeperPage *p)
 {
 	taken++;
-	share->counts.consumed += p->offered;
+	partition->counts.consumed += p->offered;
 	take_off_offer(p);
 	pgscale_sweeper_set_forget(buf);
 }
 
 /* There is no page to be seen in the buffer. */
 static void
-page_lost(PgscaleSweeperShare *share, int buf, PgscaleSweeperPage *p)
+page_lost(PgscaleSweeperPartition *partition, int buf, PgscaleSweeperPage *p)
 {
-	page_gone(share, buf, p);
-	pgscale_sweeper_page_left(share, buf);
+	page_gone(partition, buf, p);
+	pgscale_sweeper_page_left(partition, buf);
 	p->followed = false;
 }
 
@@ -145,11 +145,11 @@ page_lost(PgscaleSweeperShare *share, int buf, PgscaleSweeperPage *p)
  * While the window was not at work, the hand has aged pages as on a stock server.
  */
 static PgscaleSweeperPage *
-catch_up(PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look, const PgscalePage *page, int passed)
+catch_up(PgscaleSweeperPartition *partition, int buf, const PgscaleBuffer *look, const PgscalePage *page, int passed)
 {
-	PgscaleSweeperPage *p = pgscale_sweeper_page(share, buf);
+	PgscaleSweeperPage *p = pgscale_sweeper_page(partition, buf);
 	const bool	followed = p->followed;
-	const PgscaleSweeperNews news = pgscale_sweeper_page_seen(share, buf, look, page,
+	const PgscaleSweeperNews news = pgscale_sweeper_page_seen(partition, buf, look, page,
 															  (int) p->left - (followed ? passed : 0), !followed);
 
 	Assert(followed || !p->offered);
@@ -158,12 +158,12 @@ catch_up(PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look, const P
 		return p;
 	if (news == PGSCALE_PAGE_REPLACED)
 	{
-		page_gone(share, buf, p);
+		page_gone(partition, buf, p);
 		p->passed = true;		/* or one of its uses is missed */
 	}
 	else if (news == PGSCALE_PAGE_USED)
 	{
-		share->counts.reused += p->offered;
+		partition->counts.reused += p->offered;
 		take_off_offer(p);
 	}
 	else if (news == PGSCALE_PAGE_LOWERED)
@@ -187,9 +187,9 @@ signal_hand(int buf, const PgscaleBuffer *look, PgscaleSweeperPage *p, uint8 cou
 
 /* Has it pass the page. */
 static void
-keep_from_hand(const PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look, PgscaleSweeperPage *p)
+keep_from_hand(const PgscaleSweeperPartition *partition, int buf, const PgscaleBuffer *look, PgscaleSweeperPage *p)
 {
-	(void) signal_hand(buf, look, p, pgscale_sweeper_header(share, buf));
+	(void) signal_hand(buf, look, p, pgscale_sweeper_header(partition, buf));
 }
 
 static bool
@@ -205,11 +205,11 @@ put_on_offer(int buf, const PgscaleBuffer *look, PgscaleSweeperPage *p)
 
 /* The server's hand has passed a buffer. */
 static void
-pass_by(PgscaleSweeperShare *share, int buf)
+pass_by(PgscaleSweeperPartition *partition, int buf)
 {
 	PgscaleBuffer look;
 	PgscalePage page;
-	PgscaleSweeperPage *p = pgscale_sweeper_page(share, buf);
+	PgscaleSweeperPage *p = pgscale_sweeper_page(partition, buf);
 
 	if (pgscale_buffer_read(buf, &look, &page))
 	{
@@ -217,49 +217,49 @@ pass_by(PgscaleSweeperShare *share, int buf)
 		 * From a page that is pinned, for a write perhaps, the hand takes
 		 * nothing.
 		 */
-		(void) catch_up(share, buf, &look, &page, !p->passed && !look.pinned);
+		(void) catch_up(partition, buf, &look, &page, !p->passed && !look.pinned);
 		/* except a dirty one, which its backend writes before */
 		taken += look.pinned && look.usage == 0;
 		p->passed = false;
 		if (!p->offered)
-			keep_from_hand(share, buf, &look, p);
+			keep_from_hand(partition, buf, &look, p);
 	}
 	else if (p->followed)
-		page_lost(share, buf, p);	/* another one is being read into it, or
-									 * there is none */
+		page_lost(partition, buf, p);	/* another one is being read into it,
+										 * or there is none */
 }
 
-/* Makes itself known to more of the share, from the server's hand on. */
+/* Makes itself known to more of the partition, from the server's hand on. */
 static void
-go_on_entering(PgscaleSweeperShare *share)
+go_on_entering(PgscaleSweeperPartition *partition)
 {
-	for (int n = 0; entered_to < share->buffers && !pgscale_sweeper_long_enough(n); n++)
+	for (int n = 0; entered_to < partition->buffers && !pgscale_sweeper_long_enough(n); n++)
 	{
-		const int	buf = share->first + (enter_from + entered_to++) % share->buffers;
+		const int	buf = partition->first + (enter_from + entered_to++) % partition->buffers;
 		PgscaleBuffer look;
 		PgscalePage page;
-		PgscaleSweeperPage *p = pgscale_sweeper_page(share, buf);
+		PgscaleSweeperPage *p = pgscale_sweeper_page(partition, buf);
 
 		if (p->followed || !pgscale_buffer_read(buf, &look, &page))
 			continue;
-		(void) catch_up(share, buf, &look, &page, 0);
+		(void) catch_up(partition, buf, &look, &page, 0);
 		if (look.usage > 0 || look.pinned)
 			continue;
 
 		/* More than is wanted would look as if all victims were clean. */
-		if (look.dirty || offered >= share->high || pgscale_sweeper_rank(share, buf) > 0)
-			keep_from_hand(share, buf, &look, p);
+		if (look.dirty || offered >= partition->high || pgscale_sweeper_rank(partition, buf) > 0)
+			keep_from_hand(partition, buf, &look, p);
 		else if (put_on_offer(buf, &look, p))
-			share->counts.supplied_clean++;
+			partition->counts.supplied_clean++;
 	}
 }
 
 /*
- * There is demand while the hand moves, in any share: when it comes into this one, the
+ * There is demand while the hand moves, in any partition: when it comes into this one, the
  * sweep must be awake.
  */
 static bool
-window_follow(PgscaleSweeperShare *share)
+window_follow(PgscaleSweeperPartition *partition)
 {
 	const int64 hand = (int64) pgscale_buffers_hand();
 	const int64 upto = pgscale_sweeper_passed(hand);
@@ -270,60 +270,60 @@ window_follow(PgscaleSweeperShare *share)
 		entered = true;
 		entered_to = left_to = 0;
 		followed = hand_seen = hand;
-		enter_from = hand_in_share(share);
+		enter_from = hand_in_share(partition);
 	}
-	followed = pgscale_sweeper_into_share(share, Max(followed, hand - NBuffers));
+	followed = pgscale_sweeper_into_partition(partition, Max(followed, hand - NBuffers));
 	for (int n = 0; followed < upto && !pgscale_sweeper_long_enough(n); n++)
 	{
-		pass_by(share, pgscale_sweeper_buffer_at(followed));
-		followed = pgscale_sweeper_into_share(share, followed + 1);
+		pass_by(partition, pgscale_sweeper_buffer_at(followed));
+		followed = pgscale_sweeper_into_partition(partition, followed + 1);
 	}
-	go_on_entering(share);
-	Assert(offered <= share->buffers);
+	go_on_entering(partition);
+	Assert(offered <= partition->buffers);
 	demand = hand != hand_seen || followed < upto || offered == 0;
 	hand_seen = hand;
-	share->taken = Max(taken, share->taken * TAKEN_DECAY);
-	share->counts.starved += offered == 0 || yields_dirty;
+	partition->taken = Max(taken, partition->taken * TAKEN_DECAY);
+	partition->counts.starved += offered == 0 || yields_dirty;
 	taken = 0;
 	yields_dirty = false;
 	return demand;
 }
 
 static int
-window_rank_page(PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look, const PgscalePage *page)
+window_rank_page(PgscaleSweeperPartition *partition, int buf, const PgscaleBuffer *look, const PgscalePage *page)
 {
-	return catch_up(share, buf, look, page, 0)->offered ? -1 : pgscale_sweeper_rank(share, buf);
+	return catch_up(partition, buf, look, page, 0)->offered ? -1 : pgscale_sweeper_rank(partition, buf);
 }
 
 static void
-window_show(PgscaleSweeperShare *share, int buf, const PgscaleBuffer *look)
+window_show(PgscaleSweeperPartition *partition, int buf, const PgscaleBuffer *look)
 {
-	keep_from_hand(share, buf, look, pgscale_sweeper_page(share, buf));
+	keep_from_hand(partition, buf, look, pgscale_sweeper_page(partition, buf));
 }
 
 static bool
-window_offer(PgscaleSweeperShare *share, int buf, const PgscalePage *page, uint8 max_rank)
+window_offer(PgscaleSweeperPartition *partition, int buf, const PgscalePage *page, uint8 max_rank)
 {
 	PgscaleBuffer look;
 	PgscalePage now;
 	PgscaleSweeperPage *p;
 
-	if (!pgscale_sweeper_in_share(share, buf) || !pgscale_buffer_read(buf, &look, &now) || !pgscale_buffer_page_equal(&now, page))
+	if (!pgscale_sweeper_in_partition(partition, buf) || !pgscale_buffer_read(buf, &look, &now) || !pgscale_buffer_page_equal(&now, page))
 		return false;
-	p = catch_up(share, buf, &look, page, 0);
-	if (look.dirty || look.busy || look.pinned || p->offered || pgscale_sweeper_rank(share, buf) > max_rank)
+	p = catch_up(partition, buf, &look, page, 0);
+	if (look.dirty || look.busy || look.pinned || p->offered || pgscale_sweeper_rank(partition, buf) > max_rank)
 		return false;
 	return put_on_offer(buf, &look, p);
 }
 
 static int
-window_ready(const PgscaleSweeperShare *share)
+window_ready(const PgscaleSweeperPartition *partition)
 {
 	return offered;
 }
 
 static bool
-window_full(const PgscaleSweeperShare *share)
+window_full(const PgscaleSweeperPartition *partition)
 {
 	return false;
 }
@@ -334,24 +334,24 @@ window_full(const PgscaleSweeperShare *share)
  * they are, and written in an order of their own.
  */
 static int
-window_onward(const PgscaleSweeperShare *share, int hand, double dirty_share)
+window_onward(const PgscaleSweeperPartition *partition, int hand, double dirty_fraction)
 {
-	const int	server = hand_in_share(share);
-	const int	ahead = (hand - server + share->buffers) % share->buffers;
+	const int	server = hand_in_share(partition);
+	const int	ahead = (hand - server + partition->buffers) % partition->buffers;
 
-	return dirty_share < 0.5 && ahead > share->buffers / 2 ? server : hand;
+	return dirty_fraction < 0.5 && ahead > partition->buffers / 2 ? server : hand;
 }
 
 /* In what order a page is yielded: the least first, and none that is less than 0. */
 static int
-yield_class(PgscaleSweeperShare *share, int buf, PgscaleBuffer *look)
+yield_class(PgscaleSweeperPartition *partition, int buf, PgscaleBuffer *look)
 {
 	PgscalePage page;
 
 	if (!pgscale_buffer_read(buf, look, &page) || look->busy || look->pinned ||
-		catch_up(share, buf, look, &page, 0)->left == 0)
+		catch_up(partition, buf, look, &page, 0)->left == 0)
 		return -1;
-	return 2 * (pgscale_sweeper_rank(share, buf) + look->dirty) + look->dirty;
+	return 2 * (pgscale_sweeper_rank(partition, buf) + look->dirty) + look->dirty;
 }
 
 /*
@@ -359,19 +359,19 @@ yield_class(PgscaleSweeperShare *share, int buf, PgscaleBuffer *look)
  * there is no time for is left to the next tick.
  */
 static void
-take_back_yielded(PgscaleSweeperShare *share, int64 from, int *looked)
+take_back_yielded(PgscaleSweeperPartition *partition, int64 from, int *looked)
 {
 	yielded_from = Max(from, yielded_from);
 	while (yielded_from < yielded_to && !pgscale_sweeper_long_enough((*looked)++))
 	{
 		const int	buf = pgscale_sweeper_buffer_at(yielded_from);
-		PgscaleSweeperPage *p = pgscale_sweeper_page(share, buf);
+		PgscaleSweeperPage *p = pgscale_sweeper_page(partition, buf);
 		PgscaleBuffer look;
 		PgscalePage page;
 
-		yielded_from = pgscale_sweeper_into_share(share, yielded_from + 1);
+		yielded_from = pgscale_sweeper_into_partition(partition, yielded_from + 1);
 		if (is_yielded(p) && pgscale_buffer_read(buf, &look, &page))
-			keep_from_hand(share, buf, &look, catch_up(share, buf, &look, &page, 0));
+			keep_from_hand(partition, buf, &look, catch_up(partition, buf, &look, &page, 0));
 	}
 }
 
@@ -390,23 +390,23 @@ lies_at_zero(const PgscaleSweeperPage *p, int buf)
  * part for which there is time.  Returns the position behind them.
  */
 static int64
-yield_some(PgscaleSweeperShare *share, int64 from, int64 to, int needed, int *looked)
+yield_some(PgscaleSweeperPartition *partition, int64 from, int64 to, int needed, int *looked)
 {
 	int			of_class[YIELD_CLASSES] = {0};
 	int			most = 0;
 	int			below = 0;
 
 	Assert(needed > 0);
-	for (int64 at = from; at < to; at = pgscale_sweeper_into_share(share, at + 1))
+	for (int64 at = from; at < to; at = pgscale_sweeper_into_partition(partition, at + 1))
 	{
 		const int	buf = pgscale_sweeper_buffer_at(at);
 		PgscaleBuffer look;
-		const int	class = yield_class(share, buf, &look);
+		const int	class = yield_class(partition, buf, &look);
 
 		if (class >= 0)
 			of_class[class]++;
 		else
-			needed -= lies_at_zero(pgscale_sweeper_page(share, buf), buf);
+			needed -= lies_at_zero(pgscale_sweeper_page(partition, buf), buf);
 		if (pgscale_sweeper_long_enough((*looked)++))
 			to = at + 1;
 	}
@@ -414,12 +414,12 @@ yield_some(PgscaleSweeperShare *share, int64 from, int64 to, int needed, int *lo
 	yielded_to = Max(yielded_to, to);
 	while (most < YIELD_CLASSES - 1 && below + of_class[most] < needed)
 		below += of_class[most++];
-	for (int64 at = from; at < to && needed > 0; at = pgscale_sweeper_into_share(share, at + 1))
+	for (int64 at = from; at < to && needed > 0; at = pgscale_sweeper_into_partition(partition, at + 1))
 	{
 		const int	buf = pgscale_sweeper_buffer_at(at);
-		PgscaleSweeperPage *p = pgscale_sweeper_page(share, buf);
+		PgscaleSweeperPage *p = pgscale_sweeper_page(partition, buf);
 		PgscaleBuffer look;
-		const int	class = yield_class(share, buf, &look);
+		const int	class = yield_class(partition, buf, &look);
 
 		if (class < 0 || class > most || (class == most && below >= needed))
 			continue;
@@ -430,7 +430,7 @@ yield_some(PgscaleSweeperShare *share, int64 from, int64 to, int needed, int *lo
 		}
 		else if (put_on_offer(buf, &look, p))
 		{
-			share->counts.supplied_clean++;
+			partition->counts.supplied_clean++;
 			needed--;
 		}
 		below -= class < most;
@@ -440,17 +440,17 @@ yield_some(PgscaleSweeperShare *share, int64 from, int64 to, int needed, int *lo
 
 /* Is it still on offer?  What was used or has gone is taken off. */
 static bool
-still_on_offer(PgscaleSweeperShare *share, int buf)
+still_on_offer(PgscaleSweeperPartition *partition, int buf)
 {
-	PgscaleSweeperPage *p = pgscale_sweeper_page(share, buf);
+	PgscaleSweeperPage *p = pgscale_sweeper_page(partition, buf);
 	PgscaleBuffer look;
 	PgscalePage page;
 
 	if (!p->offered)
 		return false;
 	if (pgscale_buffer_read(buf, &look, &page))
-		return catch_up(share, buf, &look, &page, 0)->offered && !look.pinned;
-	page_lost(share, buf, p);
+		return catch_up(partition, buf, &look, &page, 0)->offered && !look.pinned;
+	page_lost(partition, buf, p);
 	return false;
 }
 
@@ -459,25 +459,25 @@ still_on_offer(PgscaleSweeperShare *share, int buf)
  * yield some, returns the position behind them.
  */
 static int64
-guard_from(PgscaleSweeperShare *share, int64 hand, int needed, int *looked)
+guard_from(PgscaleSweeperPartition *partition, int64 hand, int needed, int *looked)
 {
-	const int64 from = pgscale_sweeper_into_share(share, hand);
+	const int64 from = pgscale_sweeper_into_partition(partition, hand);
 	const int64 to = hand + Min(NBuffers / 4, GUARD_AHEAD);
 
-	/* After a long tick, or at the share's end, not all that lies ahead. */
+	/* After a long tick, or at the partition's end, not all that lies ahead. */
 	needed = Min(needed, (int) Max((to - from) / YIELD_TIMES, 1));
-	for (int64 at = from; at < to && needed > 0; at = pgscale_sweeper_into_share(share, at + 1))
-		needed -= still_on_offer(share, pgscale_sweeper_buffer_at(at));
+	for (int64 at = from; at < to && needed > 0; at = pgscale_sweeper_into_partition(partition, at + 1))
+		needed -= still_on_offer(partition, pgscale_sweeper_buffer_at(at));
 	if (needed <= 0)
 	{
-		take_back_yielded(share, from, looked);
+		take_back_yielded(partition, from, looked);
 		return PG_INT64_MAX;
 	}
-	return yield_some(share, from, Min(to, from + Max(needed * YIELD_TIMES, YIELD_LEAST)), needed, looked);
+	return yield_some(partition, from, Min(to, from + Max(needed * YIELD_TIMES, YIELD_LEAST)), needed, looked);
 }
 
 static void
-window_guard(PgscaleSweeperShare *share)
+window_guard(PgscaleSweeperPartition *partition)
 {
 	int64		hand = (int64) pgscale_buffers_hand();
 	int64		lead = 0;
@@ -485,9 +485,9 @@ window_guard(PgscaleSweeperShare *share)
 	double		rate = 0;
 	int			needed;
 
-	/* The hand may come from another sweep's share. */
+	/* The hand may come from another sweep's partition. */
 	for (int i = 0; i < pgscale_sweeper_count(); i++)
-		rate = Max(rate, pgscale_sweeper_share(i)->taken);
+		rate = Max(rate, pgscale_sweeper_partition(i)->taken);
 	needed = (int) ceil(TAKEN_PART * (TAKEN_TIMES * rate + TAKEN_MORE));
 
 	/*
@@ -496,7 +496,7 @@ window_guard(PgscaleSweeperShare *share)
 	 */
 	for (int i = 0; i < GUARD_TRIES; i++)
 	{
-		const int64 guarded = guard_from(share, hand + lead, needed, &looked);
+		const int64 guarded = guard_from(partition, hand + lead, needed, &looked);
 		const int64 now = (int64) pgscale_buffers_hand();
 
 		if (now < guarded)
@@ -507,29 +507,29 @@ window_guard(PgscaleSweeperShare *share)
 }
 
 static bool
-window_leave(PgscaleSweeperShare *share)
+window_leave(PgscaleSweeperPartition *partition)
 {
 	/* From the server's hand on: there the counts are needed first. */
 	if (entered && left_to == 0)
-		leave_from = hand_in_share(share);
-	for (int n = 0; entered && left_to < share->buffers; n++)
+		leave_from = hand_in_share(partition);
+	for (int n = 0; entered && left_to < partition->buffers; n++)
 	{
-		const int	buf = share->first + (leave_from + left_to) % share->buffers;
-		PgscaleSweeperPage *p = pgscale_sweeper_page(share, buf);
+		const int	buf = partition->first + (leave_from + left_to) % partition->buffers;
+		PgscaleSweeperPage *p = pgscale_sweeper_page(partition, buf);
 		PgscaleBuffer look;
 		PgscalePage page;
 
 		if (pgscale_sweeper_long_enough(n))
 			return false;
 		left_to++;
-		if (p->followed && pgscale_buffer_read(buf, &look, &page) && !catch_up(share, buf, &look, &page, 0)->offered)
-			(void) signal_hand(buf, &look, p, pgscale_sweeper_rank(share, buf));
+		if (p->followed && pgscale_buffer_read(buf, &look, &page) && !catch_up(partition, buf, &look, &page, 0)->offered)
+			(void) signal_hand(buf, &look, p, pgscale_sweeper_rank(partition, buf));
 		take_off_offer(p);
 		p->followed = p->passed = false;
 	}
 	Assert(offered == 0);
 	entered = false;
-	share->taken = 0;
+	partition->taken = 0;
 	return true;
 }
 

@@ -94,7 +94,7 @@ find_sweeper_policy(const PgscaleTuningRuleInput *input)
 	if (pgscale_tuning_setting("pgscale.sweeper") == 0)
 		return pgscale_tuning_finding(PGSCALE_SILENT, "pgscale.sweeper is off; while it is on, it learns what is saved");
 	pgscale_health_of(pgscale_module("sweeper"), &health);
-	if (!health.reads_foretold)
+	if (!health.reads_forecast)
 		return pgscale_tuning_finding(PGSCALE_SILENT, "the sweeper has not seen enough reads");
 	gain = reading * health.reads_saved;
 	numbers[1].value = -health.reads_saved;

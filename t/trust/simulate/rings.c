@@ -10,7 +10,7 @@
  */
 #include "simulate.h"
 
-#include "sweeper/shares.c"
+#include "sweeper/partitions.c"
 
 #define WRITERS 3
 #define RUNS	12
@@ -46,7 +46,7 @@ put_runs(void *argument)
 
 		while (!pgscale_sweeper_put_run(queues, &run))
 			sim_pause();
-		(void) pgscale_sweeper_pending(&shares[0], queues);
+		(void) pgscale_sweeper_pending(&partitions[0], queues);
 	}
 }
 
@@ -122,7 +122,7 @@ sim_begin(void)
 
 	memset(taken, 0, sizeof(taken));
 	ntaken = 0;
-	pgscale_sweeper_shares_startup(1);
+	pgscale_sweeper_partitions_startup(1);
 	queues = ShmemInitStruct("queues", sizeof(PgscaleSweeperQueues), &found);
 	if (sim_random(2) == 0)
 	{

@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
  *
- * shares.h
+ * partitions.h
  *	  Shared memory of a sweeper and its writers, and what others read of it.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
  *-------------------------------------------------------------------------
  */
-#ifndef PGSCALE_SWEEPER_SHARES_H
-#define PGSCALE_SWEEPER_SHARES_H
+#ifndef PGSCALE_SWEEPER_PARTITIONS_H
+#define PGSCALE_SWEEPER_PARTITIONS_H
 
 #include "postgres.h"
 
@@ -60,20 +60,20 @@ typedef enum PgscaleSweeperState
 /* Why it is in that state, with a number that belongs to it. */
 typedef enum PgscaleSweeperReason
 {
-	PGSCALE_BECAUSE_OFF,
-	PGSCALE_BECAUSE_FREE_BUFFERS,
-	PGSCALE_BECAUSE_NO_WAITS,
-	PGSCALE_BECAUSE_WAITS,		/* sessions that wait */
-	PGSCALE_BECAUSE_ALWAYS,
-	PGSCALE_BECAUSE_NO_DEMAND,	/* seconds */
-	PGSCALE_BECAUSE_CLEAN,		/* share of victims that were dirty */
-	PGSCALE_BECAUSE_FAST_DISK,	/* us a page */
-	PGSCALE_BECAUSE_NO_NEIGHBOURS,	/* pages a run */
-	PGSCALE_BECAUSE_RINGS,		/* sessions that wait */
-	PGSCALE_BECAUSE_READS,		/* fraction of the reads that is saved */
-	PGSCALE_BECAUSE_RUNS,		/* pages a run */
-	PGSCALE_BECAUSE_CLOCK_AS_GOOD,	/* fraction of the reads */
-	PGSCALE_BECAUSE_QUICK_READS
+	PGSCALE_SWEEPER_REASON_OFF,
+	PGSCALE_SWEEPER_REASON_FREE_BUFFERS,
+	PGSCALE_SWEEPER_REASON_NO_WAITS,
+	PGSCALE_SWEEPER_REASON_WAITS,	/* sessions that wait */
+	PGSCALE_SWEEPER_REASON_ALWAYS,
+	PGSCALE_SWEEPER_REASON_NO_DEMAND,	/* seconds */
+	PGSCALE_SWEEPER_REASON_CLEAN,	/* fraction of victims that were dirty */
+	PGSCALE_SWEEPER_REASON_FAST_DISK,	/* us a page */
+	PGSCALE_SWEEPER_REASON_NO_NEIGHBOURS,	/* pages a run */
+	PGSCALE_SWEEPER_REASON_RINGS,	/* sessions that wait */
+	PGSCALE_SWEEPER_REASON_READS,	/* fraction of the reads that is saved */
+	PGSCALE_SWEEPER_REASON_RUNS,	/* pages a run */
+	PGSCALE_SWEEPER_REASON_CLOCK_AS_GOOD,	/* fraction of the reads */
+	PGSCALE_SWEEPER_REASON_QUICK_READS
 } PgscaleSweeperReason;
 
 /*
@@ -183,7 +183,7 @@ typedef struct PgscaleSweeperMemory
  * A worker: a sweeper, its writers, and the buffers they care for.  Fields are
  * the sweeper's to write if nothing else is said.
  */
-typedef struct PgscaleSweeperShare
+typedef struct PgscaleSweeperPartition
 {
 	/* set at server start */
 	int			number;			/* from 0 */
@@ -210,7 +210,7 @@ typedef struct PgscaleSweeperShare
 	bool		warm;			/* all buffers have been used */
 	bool		no_slots;		/* for a writer that was wanted */
 	bool		few_slots;		/* for more writers, which it needs */
-	double		pressed;		/* share of the last second's ticks: nearly
+	double		pressed;		/* fraction of the last second's ticks: nearly
 								 * nothing was ready, and all writers wrote */
 	bool		stuck;			/* the writers get nowhere */
 	int			low;			/* watermarks in force */
@@ -230,12 +230,12 @@ typedef struct PgscaleSweeperShare
 										 * not */
 	volatile bool observing;	/* the policy learns, and no header shows
 								 * anything of it: see observe.c */
-	PgscaleSweeperSight sight;
+	PgscaleSweeperCoverage coverage;
 	PgscaleSweeperForecast forecast;
 	PgscaleSweeperScanCounts counts;
 	int			stack_used;
 	PgscaleSweeperWriter writers[PGSCALE_SWEEPER_MAX_WRITERS];
-} PgscaleSweeperShare;
+} PgscaleSweeperPartition;
 
 /* In a sweeper and in its writers. */
 extern PgscaleSweeperMemory pgscale_sweeper_memory;
@@ -261,13 +261,13 @@ extern bool pgscale_sweeper_take_run(PgscaleSweeperQueues *queues, PgscaleSweepe
 extern uint32 pgscale_sweeper_queued_runs(PgscaleSweeperQueues *queues);
 
 /* How many writers there should be. */
-extern int	pgscale_sweeper_writers_wanted(const PgscaleSweeperShare *share);
+extern int	pgscale_sweeper_writers_wanted(const PgscaleSweeperPartition *partition);
 
 /* How many there are. */
-extern int	pgscale_sweeper_writers_running(PgscaleSweeperShare *share);
+extern int	pgscale_sweeper_writers_running(PgscaleSweeperPartition *partition);
 
 /* Pages that are queued or being written. */
-extern int	pgscale_sweeper_pending(PgscaleSweeperShare *share, PgscaleSweeperQueues *queues);
+extern int	pgscale_sweeper_pending(PgscaleSweeperPartition *partition, PgscaleSweeperQueues *queues);
 
 /* Returns a clean page.  It is forgotten if there is no room. */
 extern void pgscale_sweeper_put_written(PgscaleSweeperWritten *written, const PgscaleSweeperSwept *swept);
@@ -275,8 +275,8 @@ extern void pgscale_sweeper_put_written(PgscaleSweeperWritten *written, const Pg
 /* Take one back.  Returns false if there is none. */
 extern bool pgscale_sweeper_take_written(PgscaleSweeperWritten *written, PgscaleSweeperSwept *swept, bool *lost);
 
-/* What all writers of a share have done. */
-extern PgscaleSweeperWriteCounts pgscale_sweeper_write_counts(const PgscaleSweeperShare *share);
+/* What all writers of a partition have done. */
+extern PgscaleSweeperWriteCounts pgscale_sweeper_write_counts(const PgscaleSweeperPartition *partition);
 
 /* What counts at the last reset, to be subtracted. */
 typedef struct PgscaleSweeperBase
@@ -288,18 +288,18 @@ typedef struct PgscaleSweeperBase
 	TimestampTz reset_at;
 } PgscaleSweeperBase;
 
-extern void pgscale_sweeper_shares_request(int workers);
-extern void pgscale_sweeper_shares_startup(int workers);
+extern void pgscale_sweeper_partitions_request(int workers);
+extern void pgscale_sweeper_partitions_startup(int workers);
 
 /* How many of that many buffers may be ready. */
 extern int	pgscale_sweeper_stack_size(int buffers);
 
 /* How many workers there are, and each of them. */
 extern int	pgscale_sweeper_count(void);
-extern PgscaleSweeperShare *pgscale_sweeper_share(int number);
+extern PgscaleSweeperPartition *pgscale_sweeper_partition(int number);
 
 /* What a sweeper last reported of its policies, at most a tick ago.  Returns false if it never did. */
-extern bool pgscale_sweeper_reported(PgscaleSweeperShare *share, PgscaleSweeperPolicyReport *report);
+extern bool pgscale_sweeper_reported(PgscaleSweeperPartition *partition, PgscaleSweeperPolicyReport *report);
 
 /* Adds the counts of another report, or subtracts them. */
 extern void pgscale_sweeper_report_add(PgscaleSweeperPolicyReport *report, const PgscaleSweeperPolicyReport *other, bool subtract);
@@ -320,4 +320,4 @@ extern void pgscale_sweeper_rebase(void);
 /* As above, but without a reset since the server started. */
 extern void pgscale_sweeper_base_init(void);
 
-#endif							/* PGSCALE_SWEEPER_SHARES_H */
+#endif							/* PGSCALE_SWEEPER_PARTITIONS_H */

@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
- * shares.c
- *	  The sweeper's shared memory: one share for each worker, and the counts at the
+ * partitions.c
+ *	  The sweeper's shared memory: one partition for each worker, and the counts at the
  *	  last reset.
  *
- * A share lasts as long as the server, so that a restarted sweeper or writer continues
+ * A partition lasts as long as the server, so that a restarted sweeper or writer continues
  * where its predecessor stopped.  It has the counts and what others read.  What grows with
  * the buffers, and the queues, are in a segment that each sweeper makes for itself
  * (segment.c): a sweeper that is off takes some kilobytes, whatever shared_buffers is.
@@ -31,7 +31,7 @@
 
 #include "base/server_counters.h"
 #include "sweeper/segment.h"
-#include "sweeper/shares.h"
+#include "sweeper/partitions.h"
 #include "sweeper/sweeper.h"
 
 #define LOCK_TRANCHE	"pgscale sweeper"
@@ -49,7 +49,7 @@ typedef struct SweeperShared
 } SweeperShared;
 
 static SweeperShared *shared = NULL;
-static PgscaleSweeperShare *shares = NULL;	/* of each worker */
+static PgscaleSweeperPartition *partitions = NULL;	/* of each worker */
 
 PgscaleSweeperMemory pgscale_sweeper_memory = {0};
 
@@ -123,23 +123,23 @@ pgscale_sweeper_queued_runs(PgscaleSweeperQueues *queues)
 }
 
 int
-pgscale_sweeper_writers_wanted(const PgscaleSweeperShare *share)
+pgscale_sweeper_writers_wanted(const PgscaleSweeperPartition *partition)
 {
-	return Min(Min(pgscale_sweeper_settings.writers, share->most_writers), share->writers_now);
+	return Min(Min(pgscale_sweeper_settings.writers, partition->most_writers), partition->writers_now);
 }
 
 int
-pgscale_sweeper_writers_running(PgscaleSweeperShare *share)
+pgscale_sweeper_writers_running(PgscaleSweeperPartition *partition)
 {
 	int			running = 0;
 
 	for (int i = 0; i < PGSCALE_SWEEPER_MAX_WRITERS; i++)
-		running += pg_atomic_read_u32(&share->writers[i].pid) != 0;
+		running += pg_atomic_read_u32(&partition->writers[i].pid) != 0;
 	return running;
 }
 
 int
-pgscale_sweeper_pending(PgscaleSweeperShare *share, PgscaleSweeperQueues *queues)
+pgscale_sweeper_pending(PgscaleSweeperPartition *partition, PgscaleSweeperQueues *queues)
 {
 	uint32		put = pg_atomic_read_u32(&queues->runs_put);
 	uint32		queued = put - pg_atomic_read_u32(&queues->runs_taken);
@@ -148,7 +148,7 @@ pgscale_sweeper_pending(PgscaleSweeperShare *share, PgscaleSweeperQueues *queues
 	for (uint32 i = Min(queued, PGSCALE_RUNS_QUEUED); i > 0; i--)
 		pages += queues->runs[(put - i) % PGSCALE_RUNS_QUEUED].pages;
 	for (int i = 0; i < PGSCALE_SWEEPER_MAX_WRITERS; i++)
-		pages += share->writers[i].writing;
+		pages += partition->writers[i].writing;
 	return pages;
 }
 
@@ -188,20 +188,20 @@ pgscale_sweeper_take_written(PgscaleSweeperWritten *written, PgscaleSweeperSwept
 }
 
 PgscaleSweeperWriteCounts
-pgscale_sweeper_write_counts(const PgscaleSweeperShare *share)
+pgscale_sweeper_write_counts(const PgscaleSweeperPartition *partition)
 {
 	PgscaleSweeperWriteCounts sum = {0};
 
 	/* Nothing but counts of 64 bits in there. */
 	for (int i = 0; i < PGSCALE_SWEEPER_MAX_WRITERS; i++)
 		for (int field = 0; field < sizeof(sum) / sizeof(uint64); field++)
-			((uint64 *) &sum)[field] += ((const uint64 *) &share->writers[i].counts)[field];
+			((uint64 *) &sum)[field] += ((const uint64 *) &partition->writers[i].counts)[field];
 	return sum;
 }
 
-/* The n-th of that many contiguous shares begins here. */
+/* The n-th of that many contiguous partitions begins here. */
 static int
-share_begin(int n, int workers)
+partition_begin(int n, int workers)
 {
 	return (int) ((int64) NBuffers * n / workers);
 }
@@ -222,49 +222,49 @@ most_writers(int n, int workers)
 }
 
 static Size
-shares_size(int workers)
+partitions_size(int workers)
 {
-	return add_size(MAXALIGN(sizeof(SweeperShared)), mul_size(workers, sizeof(PgscaleSweeperShare)));
+	return add_size(MAXALIGN(sizeof(SweeperShared)), mul_size(workers, sizeof(PgscaleSweeperPartition)));
 }
 
 void
-pgscale_sweeper_shares_request(int workers)
+pgscale_sweeper_partitions_request(int workers)
 {
-	RequestAddinShmemSpace(shares_size(workers));
+	RequestAddinShmemSpace(partitions_size(workers));
 	RequestNamedLWLockTranche(LOCK_TRANCHE, 1);
 }
 
 void
-pgscale_sweeper_shares_startup(int workers)
+pgscale_sweeper_partitions_startup(int workers)
 {
 	bool		found;
 
 	pgscale_counters_own_writes = pgscale_sweeper_written;
 	pgscale_buffer_worths = &pgscale_sweeper_worths;
-	shared = ShmemInitStruct("pgscale sweeper", shares_size(workers), &found);
-	shares = (PgscaleSweeperShare *) ((char *) shared + MAXALIGN(sizeof(SweeperShared)));
+	shared = ShmemInitStruct("pgscale sweeper", partitions_size(workers), &found);
+	partitions = (PgscaleSweeperPartition *) ((char *) shared + MAXALIGN(sizeof(SweeperShared)));
 	if (found)
 		return;
-	memset(shared, 0, shares_size(workers));
+	memset(shared, 0, partitions_size(workers));
 	shared->workers = workers;
 	shared->lock = &GetNamedLWLockTranche(LOCK_TRANCHE)->lock;
 
 	for (int i = 0; i < workers; i++)
 	{
-		PgscaleSweeperShare *share = &shares[i];
+		PgscaleSweeperPartition *partition = &partitions[i];
 
-		share->number = i;
-		share->first = share_begin(i, workers);
-		share->buffers = share_begin(i + 1, workers) - share->first;
-		share->stack_size = pgscale_sweeper_stack_size(share->buffers);
-		share->most_writers = most_writers(i, workers);
-		share->writers_now = PGSCALE_SWEEPER_FIRST_WRITERS;
-		share->policy = PGSCALE_SWEEPER_NO_POLICY;
-		share->memory = DSM_HANDLE_INVALID;
-		pg_atomic_init_u32(&share->pid, 0);
-		pgscale_change_init(&share->report_changes);
+		partition->number = i;
+		partition->first = partition_begin(i, workers);
+		partition->buffers = partition_begin(i + 1, workers) - partition->first;
+		partition->stack_size = pgscale_sweeper_stack_size(partition->buffers);
+		partition->most_writers = most_writers(i, workers);
+		partition->writers_now = PGSCALE_SWEEPER_FIRST_WRITERS;
+		partition->policy = PGSCALE_SWEEPER_NO_POLICY;
+		partition->memory = DSM_HANDLE_INVALID;
+		pg_atomic_init_u32(&partition->pid, 0);
+		pgscale_change_init(&partition->report_changes);
 		for (int w = 0; w < PGSCALE_SWEEPER_MAX_WRITERS; w++)
-			pg_atomic_init_u32(&share->writers[w].pid, 0);
+			pg_atomic_init_u32(&partition->writers[w].pid, 0);
 	}
 }
 
@@ -274,17 +274,17 @@ pgscale_sweeper_count(void)
 	return shared->workers;
 }
 
-PgscaleSweeperShare *
-pgscale_sweeper_share(int number)
+PgscaleSweeperPartition *
+pgscale_sweeper_partition(int number)
 {
 	Assert(number >= 0 && number < shared->workers);
-	return &shares[number];
+	return &partitions[number];
 }
 
 bool
-pgscale_sweeper_reported(PgscaleSweeperShare *share, PgscaleSweeperPolicyReport *report)
+pgscale_sweeper_reported(PgscaleSweeperPartition *partition, PgscaleSweeperPolicyReport *report)
 {
-	pgscale_change_copy(&share->report_changes, report, &share->report, sizeof(*report));
+	pgscale_change_copy(&partition->report_changes, report, &partition->report, sizeof(*report));
 	return report->sample > 0;
 }
 
@@ -313,7 +313,7 @@ pgscale_sweeper_written(void)
 	uint64		written = 0;
 
 	for (int i = 0; i < shared->workers; i++)
-		written += pgscale_sweeper_write_counts(&shares[i]).written;
+		written += pgscale_sweeper_write_counts(&partitions[i]).written;
 	return written;
 }
 
@@ -339,13 +339,13 @@ pgscale_sweeper_rebase(void)
 
 	/* may wait */
 	for (int i = 0; i < shared->workers; i++)
-		(void) pgscale_sweeper_reported(&shares[i], &reports[i]);
+		(void) pgscale_sweeper_reported(&partitions[i], &reports[i]);
 
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
 	for (int i = 0; i < shared->workers; i++)
 	{
-		shared->base.sweep[i] = shares[i].counts;
-		shared->base.write[i] = pgscale_sweeper_write_counts(&shares[i]);
+		shared->base.sweep[i] = partitions[i].counts;
+		shared->base.write[i] = pgscale_sweeper_write_counts(&partitions[i]);
 		shared->base.policy[i] = reports[i];
 	}
 	shared->base.backend_writes = backend_writes;
