@@ -107,6 +107,28 @@ $db->churn_end(@churning);
 is($db->sql('SELECT errors FROM pgscale.sweeper_stats'), 0, 'without an error');
 $db->churn_right('and the data is right');
 
+# What it has put on the freelist is the next one's, too: that one does not put as much on top of it.
+if (has_freelist())
+{
+    my $full = 'ready > high_watermark / 2';
+    my $supplied = 'supplied_clean + supplied_written';
+
+    $db->set('pgscale.sweeper_mode', 'freelist');
+    $db->poll_ok("SELECT mode, $full FROM pgscale.sweeper_stats", 'without a load its buffers are ready', 'freelist|t');
+    my ($before, $enough) = split /\|/, $db->sql("SELECT $supplied, high_watermark / 2 FROM pgscale.sweeper_stats");
+    for my $round (1 .. 3)
+    {
+        my ($pid) = $db->sweeper_pids('1');
+
+        $db->sql("SELECT pg_terminate_backend($pid)");
+        $db->poll_ok("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pgscale sweeper 1' AND pid <> $pid",
+            "ended $round times, it starts again", 1);
+        my $ticks = $db->sql('SELECT ticks FROM pgscale.sweeper_stats');
+        $db->poll_ok("SELECT ticks > $ticks + 30 AND $full FROM pgscale.sweeper_stats", 'and knows what is ready');
+    }
+    cmp_ok($db->sql("SELECT $supplied - $before FROM pgscale.sweeper_stats"), '<', $enough, 'and has not supplied them again');
+}
+
 # It ticks as often as there is demand, which is that the server's hand moves: then a tick is due each 4 ms, and else each 50 ms.
 # The clock for it is the sampler's, with one each 10 ms.
 my $ticks = '(SELECT s.ticks FROM pgscale.sweeper_stats s), (SELECT s.ticks FROM pgscale.sampler_stats s)';

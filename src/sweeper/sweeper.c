@@ -58,6 +58,7 @@
 #include "sweeper/saved_history.h"
 #include "sweeper/segment.h"
 #include "sweeper/partitions.h"
+#include "sweeper/supply/supply.h"
 #include "sweeper/sweeper.h"
 
 
@@ -652,6 +653,7 @@ sweeper_main(int number)
 	pgscale_sweeper_memory_create(partition);
 	(void) pgscale_sweeper_reported(partition, &reported_before);
 	pgscale_sweeper_scan_init(partition);
+	pgscale_sweeper_freelist_resume(partition);
 	procs = MemoryContextAllocZero(TopMemoryContext, pgscale_procs_count() * sizeof(PgscaleProc));
 	cpu_base = partition->counts.cpu_ns - pgscale_timer_cpu_time();
 

@@ -20,6 +20,10 @@
  * the page singly.  Only the server's hand brings dirty pages below that, so only the
  * buffers that it has passed need a look.
  *
+ * What a sweeper has put on the list stays there when it ends, and its stack does not.  The
+ * next one takes it for its own, or it would put as much on top of it, which backends would
+ * take instead, and at each start more of the cache would be out of use.
+ *
  * Portions Copyright (c) 2026, pgscale contributors
  *
  *-------------------------------------------------------------------------
@@ -27,6 +31,7 @@
 #include "postgres.h"
 
 #include "common/pg_prng.h"
+#include "miscadmin.h"
 
 #include "base/shared_buffers.h"
 #include "sweeper/known_pages.h"
@@ -42,9 +47,37 @@
 /* The number of ready buffers in the sample of those used meanwhile. */
 #define STALE_SAMPLE	64
 
+/* Buffers between two checks for interrupts. */
+#define RESUME_AT_ONCE	65536
+
 static int	left_to = 0;		/* buffers of the partition that were left */
 static int64 shielded = PG_INT64_MIN;	/* where the server's hand was, up to
 										 * there none is left to shield */
+
+/*
+ * Not in the list's order, which changes meanwhile: so it may be noticed late that they are
+ * taken, and freelist_ready() looks at each.  A buffer that is free holds no page.
+ */
+void
+pgscale_sweeper_freelist_resume(PgscaleSweeperPartition *partition)
+{
+	if (!pgscale_buffers_any_listed())
+		return;
+	for (int n = 0; n < partition->buffers && partition->stack_used < partition->stack_size; n++)
+	{
+		const int	buf = partition->first + n;
+		PgscaleBuffer look;
+		PgscalePage page;
+
+		if (n % RESUME_AT_ONCE == 0)
+			CHECK_FOR_INTERRUPTS();
+		if (pgscale_buffer_listed(buf) && pgscale_buffer_read(buf, &look, &page))
+			pgscale_sweeper_memory.stack[partition->stack_used++] = (PgscaleSweeperSupplied)
+		{
+			.buf = buf,.page_hash = pgscale_buffer_page_hash(&page)
+		};
+	}
+}
 
 /* A backend has taken that page's buffer.  Has the sweep seen another one in it since? */
 static void

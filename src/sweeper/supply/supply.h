@@ -65,6 +65,11 @@ typedef struct PgscaleSweeperSupply
 
 #if PGSCALE_FREELIST
 extern const PgscaleSweeperSupply pgscale_sweeper_freelist;
+
+/* Once, in a sweeper that has offered nothing yet: what those before it have put on the list. */
+extern void pgscale_sweeper_freelist_resume(PgscaleSweeperPartition *partition);
+#else
+#define pgscale_sweeper_freelist_resume(partition)	((void) 0)
 #endif
 extern const PgscaleSweeperSupply pgscale_sweeper_window;
 
