@@ -15,7 +15,7 @@
  *
  * Nearly everything that gives a relation another file empties or removes the old one at
  * the commit: VACUUM FULL, CLUSTER, REINDEX, TRUNCATE, another tablespace, of the database,
- * too, a live move, and where recovery replays that.  So a rollback, a prepared transaction
+ * too, an online move, and where recovery replays that.  So a rollback, a prepared transaction
  * and a standby need no care.  The catalogs that are an exception cannot be kept.  Where
  * that cannot be seen, it is found within a minute: an empty file is not emptied again, an
  * index that REINDEX CONCURRENTLY has replaced has its pages until all that use it have
