@@ -233,6 +233,11 @@ for my $make (sub { mkdir $profile_file }, sub { require POSIX; POSIX::mkfifo($p
     like($found, qr/^0 0 /, 'no file, but a ' . (-d $profile_file ? 'folder' : 'pipe') . ': the server starts, and ends');
     rmdir $profile_file if -d $profile_file;
 }
+# Far more than a server writes, as a damaged file system may say: it is not read
+write_bytes($profile_file, profile());
+truncate $profile_file, 2**36 or die "$profile_file: $!";
+($found, $log) = alone($node, $left);
+like($log, qr/LOG:  ignoring file "pg_stat\/pgscale_sampler.stat": its size is wrong/, 'nor is one of 64 GB read');
 unlink $profile_file;
 
 # A history of another size: the newest samples; none; and as before. Of the oldest look that is left, some may be gone.

@@ -26,6 +26,10 @@
 #include "storage/fd.h"
 
 #include "base/saved_file.h"
+#include "base/units.h"
+
+/* More than any owner puts into one; reading what is far larger would delay the server's start. */
+#define MOST_BYTES	(256 * PGSCALE_MB)
 
 static const char *
 temporary_name(const PgscaleSavedFile *file, char *temp)
@@ -103,6 +107,8 @@ check_saved(PgscaleSavedFile *file, void (*interrupts) (void))
 		return "it could not be read";
 	if (st.st_size < sizeof(written))
 		return "its checksum is wrong";
+	if (st.st_size > MOST_BYTES)
+		return "its size is wrong";
 	file->left = st.st_size - sizeof(written);
 	for (uint64 left = file->left; left > 0;)
 	{
