@@ -101,6 +101,8 @@ pgscale_sweeper_memory_create(PgscaleSweeperPartition *partition)
 	partition->no_memory = segment == NULL;
 	if (!segment)
 	{
+		/* whatever the one before did: others look at it */
+		partition->state = PGSCALE_SWEEPER_OFF;
 		do
 		{
 			pgscale_worker_wait(LOOK_MS);
