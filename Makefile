@@ -68,7 +68,7 @@ endif
 PG_CPPFLAGS = -Isrc -I$(libpq_srcdir) -DPGSCALE_VERSION='"$(release)"'
 # PostgreSQL's own flags already say -Wall; the rest finds real mistakes without flagging PG_FUNCTION_ARGS and PG's headers.
 PG_CFLAGS = -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers -Wwrite-strings -Wstrict-prototypes
-# Where a server is, libpq is, because its walreceiver needs it.
+# A server has libpq for its walreceiver, and pg_config knows where, if that is its own.
 SHLIB_LINK += $(libpq) -lm
 # The library's own functions call each other directly, and the server's without a detour.  The sampler's tick runs on code
 # that the cache has forgotten since the one before: a quarter of its time was such detours.

@@ -6,8 +6,8 @@
  * A file has what its owner puts into it, and a CRC of that at its end.  The first word
  * should be a number of its format.  It is written under another name, synced and renamed,
  * so there is the old file or the new one, whatever happens.  Data that is only kept over a
- * restart is removed when it is read, so that a base backup or a crash never restores an
- * old file.
+ * restart is removed when it is read, so that a crash restores no old file, nor does a base
+ * backup of what is in use.
  *
  * Statistics must never keep a server from starting or ending.  So all that goes wrong with
  * a file that is read is a LOG message; and of one that is written, if the caller wants

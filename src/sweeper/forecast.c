@@ -60,11 +60,6 @@ void
 pgscale_sweeper_forecast_go_on(PgscaleSweeperForecast *forecast, const PgscaleSweeperPolicyReport *report,
 							   uint32 begun, int buffers, const PgscaleSweeperCoverage *coverage)
 {
-	if (!report)
-	{
-		forecast->known = false;
-		return;
-	}
 	if (begun != forecast->begun)
 	{
 		memset(forecast, 0, sizeof(PgscaleSweeperForecast));

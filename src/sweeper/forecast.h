@@ -42,7 +42,7 @@ typedef struct PgscaleSweeperForecast
 	uint64		misses[2][PGSCALE_SWEEPER_CANDIDATES];
 } PgscaleSweeperForecast;
 
-/* Goes on with what the policy of that many buffers reports now; NULL: it has nothing to report. */
+/* Goes on with what the policy of that many buffers reports now. */
 extern void pgscale_sweeper_forecast_go_on(PgscaleSweeperForecast *forecast, const PgscaleSweeperPolicyReport *report,
 										   uint32 begun, int buffers, const PgscaleSweeperCoverage *coverage);
 

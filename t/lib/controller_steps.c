@@ -79,7 +79,7 @@ look_ahead(int begun, int clock, int best, int seen_pages, int missed)
 	const PgscaleSweeperPolicyReport report = {.sample = 10,.misses = {clock, 2 * clock, best, 3 * clock, 2 * clock}};
 	const PgscaleSweeperCoverage coverage = {.seen = seen_pages,.missed = missed};
 
-	pgscale_sweeper_forecast_go_on(&forecast, begun == 0 ? NULL : &report, begun, 100, &coverage);
+	pgscale_sweeper_forecast_go_on(&forecast, &report, begun, 100, &coverage);
 	memset(sum, 0, sizeof(sum));
 	pgscale_sweeper_forecast_add(sum, &forecast);
 }
@@ -246,7 +246,6 @@ static const Step by_numbers[] = {
 	{"foretell 2 61 31 1 10, adaptive, foretell 2 80 50 1 10, adaptive, foretell 2 100 60 2 10, adaptive",
 	"unknown; unknown; 0.500",
 	"for two to four turnovers after that"},
-	{"foretell 0 0 0 0 0, adaptive", "unknown", "nothing is known from a policy that reports nothing"},
 
 	/* the variance of the ratio is 16 / 15 * 16 * 10^2 / 1600^2 = 0.0258^2 */
 	{"saved 16 0, saved 16 10", "16000, 16000 to 16000; 16000, 14239 to 17761", "reads saved, in groups that differ little"},

@@ -385,7 +385,6 @@ adaptive_header(const void *memory, int buf)
 	return pgscale_sweeper_header_of_rank(adaptive_rank(memory, buf));
 }
 
-/* Another policy may begin in the memory meanwhile, so nothing that is in it says where to look. */
 static void
 adaptive_report(const void *memory, int buffers, PgscaleSweeperPolicyReport *report)
 {

@@ -142,8 +142,7 @@ typedef struct PgscaleSweeperPolicy
 	uint8		(*header) (const void *memory, int buf);
 
 	/*
-	 * What it has seen and chosen.  Any process may ask, while the memory
-	 * changes.
+	 * What it has seen and chosen.
 	 */
 	void		(*report) (const void *memory, int buffers, PgscaleSweeperPolicyReport *report);
 
