@@ -27,9 +27,62 @@ COMMENT ON PROCEDURE pgscale.relocation_watch(interval, bigint) IS
 'watches for the given time which relations of this database are read, without a snapshot, and shows how many were; then relocation_plan() of the same session uses that window if its duration is NULL';
 GRANT EXECUTE ON PROCEDURE pgscale.relocation_watch(interval, bigint) TO pg_monitor;
 
+CREATE FUNCTION pgscale_internal.relocation_reads(relation oid)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'pgscale_relocation_reads'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION pgscale_internal.relocation_reads(oid) IS
+'internal, for relocation_look: blocks of a relation that were not in shared buffers, so far';
+GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_reads(oid) TO pg_monitor;
+
+-- A look at all relations of this database: how often each was read so far. As numbers that are the same in each session's texts.
+CREATE FUNCTION pgscale_internal.relocation_look(OUT relations oid[], OUT files oid[], OUT reads bigint[], OUT read_us bigint, OUT reset_at text)
+RETURNS record
+LANGUAGE sql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp SET stats_fetch_consistency = none SET jit = off
+AS $$
+    SELECT array_agg(c.oid), array_agg(c.relfilenode), array_agg(pgscale_internal.relocation_reads(c.oid)),
+           (1000 * pg_stat_get_db_blk_read_time(d.oid))::bigint, coalesce(extract(epoch FROM pg_stat_get_db_stat_reset_time(d.oid))::text, '')
+      FROM pg_class c, pg_database d
+     WHERE d.datname = current_database() AND c.relkind IN ('r', 'i', 'S', 't', 'm') AND NOT c.relisshared
+     GROUP BY d.oid
+$$;
+COMMENT ON FUNCTION pgscale_internal.relocation_look() IS
+'internal, for relocation_window: reads of each relation so far, its file, the time of all reads, and since when these are counted';
+GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_look() TO pg_monitor;
+
+-- TOAST, and its index, counts for the table with which it moves.
+CREATE FUNCTION pgscale_internal.relocation_between(
+    earlier oid[], earlier_files oid[], earlier_reads bigint[], later oid[], later_files oid[], later_reads bigint[], being_built oid[],
+    OUT relations oid[], OUT reads bigint[], OUT built boolean[], OUT relations_read bigint)
+RETURNS record
+LANGUAGE sql VOLATILE PARALLEL UNSAFE
+-- it is not known how long the arrays are
+SET search_path = pg_catalog, pg_temp SET jit = off SET enable_nestloop = off
+AS $$
+    WITH counted AS (
+        SELECT relation, CASE WHEN e.file = l.file THEN greatest(l.reads - e.reads, 0) ELSE 0 END AS reads,
+               e.file IS DISTINCT FROM l.file OR relation = ANY (being_built) AS built
+          FROM unnest(later, later_files, later_reads) AS l(relation, file, reads)
+          LEFT JOIN unnest(earlier, earlier_files, earlier_reads) AS e(relation, file, reads) USING (relation)
+    ), moves_with AS (
+        SELECT coalesce(t.oid, c.relation) AS relation, sum(c.reads)::bigint AS reads, bool_or(c.built) AS built
+          FROM counted c
+          LEFT JOIN pg_index x ON x.indexrelid = c.relation
+          LEFT JOIN pg_class t ON t.reltoastrelid = coalesce(x.indrelid, c.relation) AND t.reltoastrelid <> 0
+         WHERE c.reads > 0 OR c.built
+         GROUP BY 1
+    )
+    SELECT coalesce(array_agg(relation), '{}'), coalesce(array_agg(reads), '{}'), coalesce(array_agg(built), '{}'), count(*) FILTER (WHERE reads > 0)
+      FROM moves_with
+$$;
+COMMENT ON FUNCTION pgscale_internal.relocation_between(oid[], oid[], bigint[], oid[], oid[], bigint[], oid[]) IS
+'internal, for relocation_window: what was read between two looks, and what was built or rewritten';
+GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_between(oid[], oid[], bigint[], oid[], oid[], bigint[], oid[]) TO pg_monitor;
+
 CREATE FUNCTION pgscale_internal.relocation_window(
     duration_ms double precision,
-    OUT seconds double precision, OUT timed_ms double precision, OUT relations oid[], OUT reads double precision[], OUT built boolean[])
+    OUT seconds double precision, OUT timed_ms double precision, OUT relations oid[], OUT reads bigint[], OUT built boolean[])
 AS 'MODULE_PATHNAME', 'pgscale_relocation_window'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgscale_internal.relocation_window(double precision) IS
@@ -58,10 +111,34 @@ CREATE VIEW pgscale_internal.relocation_movable AS
 COMMENT ON VIEW pgscale_internal.relocation_movable IS 'internal, for relocation_plan: what can be moved, and how';
 GRANT SELECT ON pgscale_internal.relocation_movable TO pg_monitor;
 
+-- The size of a btree index of that many tuples that is built anew. A tuple has a header, with 8 bytes more if there is a map of
+-- nulls, the key, aligned, and a line pointer. A page has 40 bytes of its own; a leaf has a high key, inner pages are 70 % full, and
+-- one page is meta. pg_stats has the statistics of an expression under the index, by its own column.
 CREATE FUNCTION pgscale_internal.relocation_btree_bytes(index oid, tuples double precision)
 RETURNS double precision
-AS 'MODULE_PATHNAME', 'pgscale_relocation_btree_bytes'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+LANGUAGE sql STRICT VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH tuple AS (
+        SELECT CASE WHEN bool_or(s.null_frac > 0) THEN 16 ELSE 8 END + 8 * ceil(sum(s.avg_width * (1 - s.null_frac)) / 8) + 4 AS bytes
+          FROM pg_index x
+          CROSS JOIN unnest(x.indkey::int2[]) WITH ORDINALITY AS k(attnum, place)
+          JOIN pg_class c ON c.oid = CASE k.attnum WHEN 0 THEN x.indexrelid ELSE x.indrelid END
+          JOIN pg_namespace n ON n.oid = c.relnamespace
+          JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = CASE k.attnum WHEN 0 THEN k.place ELSE k.attnum END
+          LEFT JOIN pg_stats s ON s.schemaname = n.nspname AND s.tablename = c.relname AND s.attname = a.attname AND NOT s.inherited
+         WHERE x.indexrelid = index
+        HAVING count(*) = count(s.avg_width)
+    ), page AS (
+        SELECT b.size, bytes, coalesce((SELECT o.option_value::float8 / 100 FROM pg_class c, pg_options_to_table(c.reloptions) o
+                                         WHERE c.oid = index AND o.option_name = 'fillfactor'), 0.9) AS fill
+          FROM tuple, CAST(current_setting('block_size') AS float8) AS b(size)
+    ), tree AS (
+        SELECT size, ceil(tuples / greatest(floor((size * fill - 40) / bytes) - 1, 1)) AS leaves, floor((size - 40) * 0.7 / bytes) AS fanout
+          FROM page
+    )
+    SELECT (2 + ceil(leaves * fanout / greatest(fanout - 1, 1))) * size FROM tree
+$$;
 COMMENT ON FUNCTION pgscale_internal.relocation_btree_bytes(oid, double precision) IS
 'internal, for relocation_plan: estimated size of a btree index of that many tuples when it is built anew; NULL unless ANALYZE has the width of each column, and the role may see it';
 
@@ -299,7 +376,7 @@ BEGIN
     WITH rated AS (
         SELECT c.*, c.physical * target.read_ms AS there, (c.here_ms - c.physical * target.read_ms) / seen.seconds AS saved
           FROM pgscale_internal.relocation_costs(target_oid, target.read_ms, target.sequential_bytes_per_s, seen.timed_ms,
-                                                seen.relations, seen.reads, seen.built) c
+                                                seen.relations, seen.reads::float8[], seen.built) c
     ), ranked AS MATERIALIZED (
         SELECT *, CASE WHEN gains THEN
                row_number() OVER (PARTITION BY gains ORDER BY saved / greatest(size_after_bytes, 1) DESC, relation) END AS rank

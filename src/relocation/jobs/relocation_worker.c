@@ -462,6 +462,14 @@ attempt_walk(Attempt *attempt)
 		(void) (attempt_takes(attempt, attempt_verify) && attempt_takes(attempt, attempt_suggest));
 }
 
+static PgscaleRelocationJobWord
+job_word(int sqlstate, const char *message)
+{
+	const PgscaleRelocationJobWord word = {.sqlstate = sqlstate,.message = message};
+
+	return word;
+}
+
 /* Of a move whose verification was cancelled, or has found something wrong. */
 static PgscaleRelocationJobWord
 unverified_word(PgscaleRelocationJobWord error)
@@ -483,10 +491,7 @@ done_word(const Attempt *attempt)
 	if (attempt->unverified)
 		message = psprintf("its contents were not verified: %s%s%s", attempt->unverified,
 						   attempt->suggestion ? "; " : "", attempt->suggestion ? attempt->suggestion : "");
-	return (PgscaleRelocationJobWord)
-	{
-		.message = message
-	};
+	return job_word(0, message);
 }
 
 /* Why it has not moved: no error need have come up. */
@@ -496,14 +501,8 @@ unmoved_word(const Attempt *attempt)
 	if (attempt->error.message)
 		return attempt->error;
 	if (attempt->tried)
-		return (PgscaleRelocationJobWord)
-	{
-		.message = "the move was made, but the relation was dropped or changed afterwards"
-	};
-	return (PgscaleRelocationJobWord)
-	{
-		.sqlstate = ERRCODE_QUERY_CANCELED,.message = "cancelled"
-	};
+		return job_word(0, "the move was made, but the relation was dropped or changed afterwards");
+	return job_word(ERRCODE_QUERY_CANCELED, "cancelled");
 }
 
 /* Of a rebuild that failed while it was made: an online move may do, such as of an index whose expression raises an error. */
@@ -521,6 +520,25 @@ failed_word(const Attempt *attempt)
 	return word;
 }
 
+static AttemptEnd
+ends_as(const char *state, PgscaleRelocationJobWord word, int64 delay_ms)
+{
+	const AttemptEnd end = {.state = state,.word = word,.delay_ms = delay_ms};
+
+	return end;
+}
+
+/*
+ * Each of them may come from any step, and may be over by the next attempt.  An attempt uses nothing of the one before: it begins with
+ * the clean-up, and the job's row.
+ */
+static bool
+may_try_again(int sqlstate)
+{
+	return sqlstate == ERRCODE_T_R_DEADLOCK_DETECTED || sqlstate == ERRCODE_LOCK_NOT_AVAILABLE ||
+		sqlstate == ERRCODE_T_R_SERIALIZATION_FAILURE;
+}
+
 /* Its end follows from the arguments only. */
 static AttemptEnd
 attempt_end(const Attempt *attempt)
@@ -528,75 +546,34 @@ attempt_end(const Attempt *attempt)
 	const PgscaleRelocationJob *job = attempt->job;
 	const PgscaleRelocationJobWord error = attempt->error;
 	const bool	was_cancelled = error.sqlstate == ERRCODE_QUERY_CANCELED;
-	PgscaleRelocationJobWord word = {0};
 
 	if (!attempt->ok && attempt->step == attempt_settle)
-		return (AttemptEnd)
-	{
-		PGSCALE_JOB_QUEUED, error, attempt->to_end || was_cancelled ? 0 : CLEAN_MS
-	};
+		return ends_as(PGSCALE_JOB_QUEUED, error, attempt->to_end || was_cancelled ? 0 : CLEAN_MS);
 
-	if (attempt_crashed_often(attempt) && (attempt->moved || !job->cancel))
-	{
-		word.sqlstate = ERRCODE_CRASH_SHUTDOWN;
-		word.message = attempt->moved ? "it has moved, but was not verified, because attempts ended in a crash of the server" :
-			psprintf("%d attempts ended in a crash of the server, so it is not tried again", job->crashes);
-		return (AttemptEnd)
-		{
-			PGSCALE_JOB_LOST, word
-		};
-	}
+	if (attempt->moved && attempt_crashed_often(attempt))
+		return ends_as(PGSCALE_JOB_LOST,
+					   job_word(ERRCODE_CRASH_SHUTDOWN,
+								"it has moved, but was not verified, because attempts ended in a crash of the server"), 0);
 	if (attempt->moved && attempt->step == attempt_suggest)
-		return (AttemptEnd)
-	{
-		PGSCALE_JOB_DONE, done_word(attempt)
-	};
+		return ends_as(PGSCALE_JOB_DONE, done_word(attempt), 0);
 	if (attempt->moved && attempt->to_end)
-		return (AttemptEnd)
-	{
-		PGSCALE_JOB_QUEUED, error
-	};
+		return ends_as(PGSCALE_JOB_QUEUED, error, 0);
 	if (attempt->moved)
-		return (AttemptEnd)
-	{
-		was_cancelled ? PGSCALE_JOB_DONE : PGSCALE_JOB_FAILED, unverified_word(error)
-	};
+		return ends_as(was_cancelled ? PGSCALE_JOB_DONE : PGSCALE_JOB_FAILED, unverified_word(error), 0);
 
 	if (job->cancel)
-		return (AttemptEnd)
-	{
-		PGSCALE_JOB_CANCELLED, unmoved_word(attempt)
-	};
+		return ends_as(PGSCALE_JOB_CANCELLED, unmoved_word(attempt), 0);
+	if (attempt_crashed_often(attempt))
+		return ends_as(PGSCALE_JOB_LOST,
+					   job_word(ERRCODE_CRASH_SHUTDOWN,
+								psprintf("%d attempts ended in a crash of the server, so it is not tried again", job->crashes)), 0);
 	if (attempt->obstacle)
-	{
-		word.sqlstate = ERRCODE_OBJECT_IN_USE;
-		word.message = attempt->obstacle;
-		return (AttemptEnd)
-		{
-			PGSCALE_JOB_WAITING, word, OBSTACLE_MS
-		};
-	}
+		return ends_as(PGSCALE_JOB_WAITING, job_word(ERRCODE_OBJECT_IN_USE, attempt->obstacle), OBSTACLE_MS);
 	if (attempt->to_end)
-		return (AttemptEnd)
-	{
-		PGSCALE_JOB_QUEUED, unmoved_word(attempt)
-	};
-
-	/*
-	 * Each of these may come from any step, and may be over by the next
-	 * attempt.  An attempt uses nothing of the one before: it begins with the
-	 * clean-up, and the job's row.
-	 */
-	if ((error.sqlstate == ERRCODE_T_R_DEADLOCK_DETECTED || error.sqlstate == ERRCODE_LOCK_NOT_AVAILABLE ||
-		 error.sqlstate == ERRCODE_T_R_SERIALIZATION_FAILURE) && job->attempts < ATTEMPTS)
-		return (AttemptEnd)
-	{
-		PGSCALE_JOB_WAITING, error, Min((int64) RETRY_MS << Min(job->attempts - 1, 16), RETRY_MAX_MS)
-	};
-	return (AttemptEnd)
-	{
-		PGSCALE_JOB_FAILED, failed_word(attempt)
-	};
+		return ends_as(PGSCALE_JOB_QUEUED, unmoved_word(attempt), 0);
+	if (may_try_again(error.sqlstate) && job->attempts < ATTEMPTS)
+		return ends_as(PGSCALE_JOB_WAITING, error, Min((int64) RETRY_MS << Min(job->attempts - 1, 16), RETRY_MAX_MS));
+	return ends_as(PGSCALE_JOB_FAILED, failed_word(attempt), 0);
 }
 
 static const PgscaleWorkerSetting worker_settings[] = {

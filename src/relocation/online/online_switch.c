@@ -12,7 +12,7 @@
  * who holds a lock on the relation, which takes no lock on it and no xid, and asks for the lock when there is no holder.
  *
  * A busy table may have holders at each moment, each for a few milliseconds.  If all of them began just now, they are likely to
- * end soon, and the worker queues after all, for PGSCALE_GAP_QUEUE_MS at most.
+ * end soon, and the worker queues after all, for GAP_QUEUE_MS at most.
  *
  * While the lock is held, LockHasWaitersRelation() would show whether others wait for it, but the server crashes in it
  * if the lock was taken by the fast path.

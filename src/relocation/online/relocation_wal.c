@@ -13,18 +13,18 @@
  * Each call starts the reader anew at the first record that it has not read: a reader that stopped in the middle of a record
  * cannot continue.
  *
- * The next segment.  The process that first reaches the end of a segment needs the next one.  Often a checkpoint has left an old segment for that.
- * If not, the process makes one: it fills 16 MB with zeros and syncs them, under the lock that all commits need.  An online move
- * writes more segments than checkpoints leave.  So its worker makes the next one before each piece, without that lock.
- * XLogFileInit() does it, as for the server itself.
+ * The next segment.  The process that first reaches the end of a segment needs the next one.  Often a checkpoint has left an old
+ * segment for that.  If not, the process makes one: it fills 16 MB with zeros and syncs them, under the lock that all commits need.
+ * An online move writes more segments than checkpoints leave.  So its worker makes the next one before each piece, without that
+ * lock.  XLogFileInit() does it, as for the server itself.
  *
  * The server calls XLogFileInit() where no segment can be removed meanwhile.  Here a delay could let others write beyond the
  * segment, and a checkpoint remove it.  Then it would come back, full of zeros, and might be archived over the good one.  So
  * no checkpoint may start while it is made, and the position is read only after that is so.  A checkpoint that began
  * before keeps all segments from its start on.
  *
- * Readers.  Synchronous standbys.  A commit waits until they have confirmed its WAL, and with it all WAL of a move before it.  So a move asks
- * before each piece whether they have confirmed the piece before.
+ * Readers.  A commit waits until synchronous standbys have confirmed its WAL, and with it all WAL of a move before it.  So a move
+ * asks before each piece whether they have confirmed the piece before.
  *
  * Other physical receivers, pg_receivewal too, are behind by what they have not flushed.  WAL that a standby has flushed and not
  * replayed is not kept here, and recovery_min_apply_delay may be hours.

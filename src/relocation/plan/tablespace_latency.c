@@ -144,14 +144,15 @@ static void
 add_file(ProbeFiles *files, const char *path, const struct stat *st)
 {
 	const int64 on_disk = Min(st->st_size, st->st_blocks * (int64) 512);
+	ProbeFile  *file = &files->file[files->n];
 
 	if (!S_ISREG(st->st_mode) || on_disk < MIN_FILE_BYTES)
 		return;
-	files->file[files->n++] = (ProbeFile)
-	{
-		path ? pstrdup(path) : NULL, st->st_size, on_disk
-	};
+	file->path = path ? pstrdup(path) : NULL;
+	file->size = st->st_size;
+	file->on_disk = on_disk;
 	files->on_disk += on_disk;
+	files->n++;
 }
 
 /* Has enough been looked at? */
