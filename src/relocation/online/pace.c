@@ -37,7 +37,6 @@
  */
 #include "postgres.h"
 
-#include <ctype.h>
 #include <limits.h>
 #include <math.h>
 #include <sys/types.h>
@@ -92,37 +91,12 @@
 
 #define DAY_MINUTES		(24 * 60)
 
+/* As scanf() has them. */
+#define SPACES			" \t\n\v\f\r"
+
 static int	rate_kb;
 static char *hours;
 static double max_io_pressure;
-
-/*
- * A time of the day, HH:MM, and the spaces around it.  Returns false if there is none, or it
- * is later than 24:00.
- */
-static bool
-pace_read_time(const char **text, int *minute)
-{
-	int			parts[2];
-
-	for (int i = 0; i < lengthof(parts); i++)
-	{
-		int			digits = 0;
-
-		while (i == 0 && isspace((unsigned char) **text))
-			(*text) ++;
-		for (parts[i] = 0; digits < 2 && isdigit((unsigned char) **text); digits++)
-			parts[i] = parts[i] * 10 + *(*text) ++- '0';
-		if (digits == 0 || (i > 0 && digits < 2))
-			return false;
-		if (i == 0 && *(*text) ++!= ':')
-			return false;
-	}
-	while (isspace((unsigned char) **text))
-		(*text) ++;
-	*minute = parts[0] * 60 + parts[1];
-	return parts[1] < 60 && *minute <= DAY_MINUTES;
-}
 
 /*
  * Reads a list of periods.  *left is how many minutes there are from this one of the day until
@@ -133,22 +107,28 @@ static bool
 pace_read_hours(const char *list, int minute, int *left)
 {
 	*left = DAY_MINUTES;
-	while (isspace((unsigned char) *list))
-		list++;
-	if (*list == '\0')
+	if (strspn(list, SPACES) == strlen(list))
 	{
 		*left = 0;
 		return true;
 	}
 	for (;; list++)
 	{
+		char		hour[2][3];
+		char		minutes[2][3];
+		int			end;
 		int			from;
 		int			to;
 		bool		within;
 
-		if (!pace_read_time(&list, &from) || *list++ != '-' || !pace_read_time(&list, &to) ||
-			from == to || from == DAY_MINUTES)
+		if (sscanf(list, " %2[0-9]:%2[0-9] - %2[0-9]:%2[0-9] %n", hour[0], minutes[0], hour[1], minutes[1], &end) != 4 ||
+			strlen(minutes[0]) < 2 || strlen(minutes[1]) < 2 || atoi(minutes[0]) > 59 || atoi(minutes[1]) > 59)
 			return false;
+		from = atoi(hour[0]) * 60 + atoi(minutes[0]);
+		to = atoi(hour[1]) * 60 + atoi(minutes[1]);
+		if (from == to || from >= DAY_MINUTES || to > DAY_MINUTES)
+			return false;
+		list += end;
 		within = from < to ? minute >= from && minute < to : minute >= from || minute < to;
 		*left = Min(*left, within ? 0 : (from - minute + DAY_MINUTES) % DAY_MINUTES);
 		if (*list == '\0')
