@@ -97,7 +97,6 @@ typedef struct FlushedFile
 } FlushedFile;
 
 static BackgroundWorkerHandle *handles[PGSCALE_RELOCATION_SLOTS];
-static Oid	databases[PGSCALE_RELOCATION_SLOTS];
 static bool no_slot = false;
 static FlushedFile flushed[PGSCALE_RELOCATION_SLOTS];
 static List *to_visit = NIL;	/* databases, in TopMemoryContext */
@@ -213,11 +212,13 @@ free_abandoned(void)
 	for (int i = 0; i < PGSCALE_RELOCATION_SLOTS; i++)
 	{
 		pid_t		pid;
+		Oid			database;
 
 		if (!handles[i] || GetBackgroundWorkerPid(handles[i], &pid) != BGWH_STOPPED)
 			continue;
-		if (pgscale_relocation_slot_abandon(i))
-			pgscale_relocation_due(databases[i], AGAIN_MS);
+		database = pgscale_relocation_slot_abandon(i);
+		if (OidIsValid(database))
+			pgscale_relocation_due(database, AGAIN_MS);
 		pfree(handles[i]);
 		handles[i] = NULL;
 	}
@@ -239,7 +240,6 @@ launcher_launch(Oid database)
 		if (handles[slot])
 			pfree(handles[slot]);
 		handles[slot] = handle;
-		databases[slot] = database;
 		no_slot = false;
 		return true;
 	}

@@ -355,18 +355,6 @@ pgscale_relocation_job_cancel(int64 id, bool begun)
 	return done == 1;
 }
 
-bool
-pgscale_relocation_jobs_here(void)
-{
-	Oid			owner;
-	bool		here;
-
-	StartTransactionCommand();
-	here = OidIsValid(pgscale_table_find(&jobs, &owner));
-	CommitTransactionCommand();
-	return here;
-}
-
 /*
  * Rows whose worker is gone. The lock of those that take jobs must be held.  A worker may end its job in between: its row then is not one of
  * them any more.
@@ -625,18 +613,18 @@ pgscale_relocation_jobs_next(bool *open)
 								  " ORDER BY not_before, job LIMIT 1", &here, false) > 0;
 		SPI_finish();
 		PopActiveSnapshot();
-	}
 
-	/*
-	 * The absence of jobs will be on disk (open_jobs.c), but their ends may
-	 * not be: with synchronous_commit = off a crash would undo them, and the
-	 * jobs would be forgotten.  An empty commit on disk has all of them
-	 * there.
-	 */
-	if (!*open)
-	{
-		(void) GetCurrentTransactionId();
-		ForceSyncCommit();
+		/*
+		 * The absence of jobs will be on disk (open_jobs.c), but their ends
+		 * may not be: with synchronous_commit = off a crash would undo them,
+		 * and the jobs would be forgotten.  An empty commit on disk has all
+		 * of them there.
+		 */
+		if (!*open)
+		{
+			(void) GetCurrentTransactionId();
+			ForceSyncCommit();
+		}
 	}
 	CommitTransactionCommand();
 	return next;

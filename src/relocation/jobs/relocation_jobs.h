@@ -122,11 +122,8 @@ extern bool pgscale_relocation_job_cancel(int64 id, bool begun);
  * In a worker; each is a transaction of its own
  */
 
-/* Does this database have jobs at all, in a table that can be trusted? */
-extern bool pgscale_relocation_jobs_here(void);
-
 /*
- * Takes the next job, for this process; false if there is none now.  *more: are
+ * Takes the next job, for this process; false if there is none now, or no table of jobs that can be trusted.  *more: are
  * there others that can be done at the same time?
  */
 extern bool pgscale_relocation_job_claim(PgscaleRelocationJob *job, bool *more);

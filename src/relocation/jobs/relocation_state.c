@@ -257,17 +257,19 @@ pgscale_relocation_slot_take(Oid database)
 	return slot;
 }
 
-bool
+Oid
 pgscale_relocation_slot_abandon(int slot)
 {
-	bool		abandoned;
+	Oid			database = InvalidOid;
 
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-	abandoned = OidIsValid(shared->slots[slot].database) && shared->slots[slot].pid == 0;
-	if (abandoned)
+	if (shared->slots[slot].pid == 0)
+	{
+		database = shared->slots[slot].database;
 		shared->slots[slot].database = InvalidOid;
+	}
 	LWLockRelease(shared->lock);
-	return abandoned;
+	return database;
 }
 
 static void

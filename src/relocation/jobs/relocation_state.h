@@ -61,8 +61,8 @@ extern bool pgscale_relocation_take_due(Oid *database, int64 *next_ms, bool *all
 /* A slot for a worker in this database; -1 if all are taken. */
 extern int	pgscale_relocation_slot_take(Oid database);
 
-/* Frees it if no worker has attached to it. */
-extern bool pgscale_relocation_slot_abandon(int slot);
+/* Frees it if no worker has attached to it, and returns its database; InvalidOid: it was free, or is used. */
+extern Oid	pgscale_relocation_slot_abandon(int slot);
 
 /*
  * Call it first in a worker: returns the database to connect to, or InvalidOid if it is

@@ -634,7 +634,6 @@ void
 pgscale_relocation_worker_main(Datum arg)
 {
 	Oid			database = pgscale_relocation_slot_attach(DatumGetInt32(arg));
-	uint64		looked;
 	PgscaleRelocationJob job;
 
 	if (!OidIsValid(database))
@@ -650,28 +649,22 @@ pgscale_relocation_worker_main(Datum arg)
 	users_search_path = MemoryContextStrdup(TopMemoryContext, GetConfigOption("search_path", false, false));
 	become_myself();
 	pgscale_relocation_move_start();
-	looked = pgscale_relocation_open_look();
 
 	/* An error ends this process; until there is a job, nothing is lost. */
-	if (pgscale_relocation_jobs_here())
+	while (next_job(&job))
 	{
-		while (next_job(&job))
-		{
-			Attempt		attempt = {.job = &job};
+		Attempt		attempt = {.job = &job};
 
-			HOLD_CANCEL_INTERRUPTS();
-			attempt_walk(&attempt);
-			attempt.end = attempt_end(&attempt);
-			say_last_word(&attempt);
-			RESUME_CANCEL_INTERRUPTS();
-			pgscale_relocation_at_work(0, InvalidOid);
-			MemoryContextSwitchTo(job_context);
-			MemoryContextReset(job_context);
-		}
-		see_what_is_next();
+		HOLD_CANCEL_INTERRUPTS();
+		attempt_walk(&attempt);
+		attempt.end = attempt_end(&attempt);
+		say_last_word(&attempt);
+		RESUME_CANCEL_INTERRUPTS();
+		pgscale_relocation_at_work(0, InvalidOid);
+		MemoryContextSwitchTo(job_context);
+		MemoryContextReset(job_context);
 	}
-	else
-		pgscale_relocation_open_none(looked);
+	see_what_is_next();
 	pgscale_relocation_leave();
 	proc_exit(0);
 }
