@@ -7,7 +7,7 @@ CREATE FUNCTION pgscale.wait_history(
     OUT event_type text, OUT event text, OUT blocker_pid integer, OUT root_pid integer, OUT root_application_name text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_wait_history'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 50000;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 40000;
 COMMENT ON FUNCTION pgscale.wait_history(timestamptz, timestamptz) IS
 'the latest samples one by one, oldest first, from a time on and before another';
 GRANT EXECUTE ON FUNCTION pgscale.wait_history(timestamptz, timestamptz) TO pg_monitor;
