@@ -535,7 +535,7 @@ pgscale_sampler_roots_copy(void)
 	return copy;
 }
 
-/* Of a process: the name of its application, for the role that asks. */
+/* Of a process: the name of its application, for the role that reads it. */
 static const char *
 application_of(const PgscaleSamplerRoots *copy, const BlockerEntry *entry)
 {

@@ -29,7 +29,7 @@ typedef struct PgscaleSamplerBlocked
 
 /*
  * In any process: a copy of the entries, and the name of the application of a sample's
- * root; NULL if its entry has gone, or is not for the role that asks.
+ * root; NULL if its entry has gone, or is not for the role that reads it.
  */
 typedef struct PgscaleSamplerRoots PgscaleSamplerRoots;
 

@@ -45,7 +45,7 @@ static ExecutorRun_hook_type prev_ExecutorRun = NULL;
 static ExecutorFinish_hook_type prev_ExecutorFinish = NULL;
 static ProcessUtility_hook_type prev_ProcessUtility = NULL;
 
-/* The allProcs array is not yet there when shared memory is asked for. */
+/* The allProcs array is not yet there when shared memory is requested. */
 static int
 max_slots(void)
 {

@@ -14,6 +14,6 @@ PG_FUNCTION_INFO_V1(begin_change);
 Datum
 begin_change(PG_FUNCTION_ARGS)
 {
-	pgscale_sampler_profile_begin();
+	pgscale_sampler_profile_begin(NULL);
 	PG_RETURN_VOID();
 }

@@ -87,7 +87,7 @@ history_size(void)
 }
 
 static void
-history_init(void)
+start_history_area(void)
 {
 	history->capacity = pgscale_sampler_settings.history_size;
 	pg_atomic_init_u64(&history->first, 0);
@@ -236,7 +236,7 @@ const PgscaleSamplerConsumer pgscale_sampler_history_consumer = {
 	.name = "pgscale sampler history",
 	.size = history_size,
 	.area = (void **) &history,
-	.init = history_init,
+	.init = start_history_area,
 	.attach = history_attach,
 	.start = history_start,
 	.reset = history_reset,

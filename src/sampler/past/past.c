@@ -213,6 +213,7 @@ pgscale_sampler_past_period(FunctionCallInfo fcinfo)
 	return period;
 }
 
+/* By their begin; a span begins with its range. */
 static int
 compare_ranges(const void *a, const void *b)
 {
@@ -515,7 +516,7 @@ forget_kept(void *arg)
 }
 
 /*
- * pgscale_internal.past_keep(since, until): what is asked of just this period from now on is read
+ * pgscale_internal.past_keep(since, until): what is read of just this period from now on is read
  * once, until the transaction ends, or all is forgotten by NULL.
  */
 Datum
@@ -551,15 +552,6 @@ pgscale_past_keep(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-static int
-compare_spans(const void *a, const void *b)
-{
-	const PgscaleSamplerPastSpan *one = a;
-	const PgscaleSamplerPastSpan *two = b;
-
-	return one->range.begin < two->range.begin ? -1 : one->range.begin > two->range.begin;
-}
-
 /* Spans in order, with those as one that touch and are of the same source. */
 static PgscaleSamplerPastSpan *
 join_spans(const PgscaleSamplerPast *past, int64 *nspans)
@@ -568,7 +560,7 @@ join_spans(const PgscaleSamplerPast *past, int64 *nspans)
 	int64		n = 0;
 
 	memcpy(spans, past->spans, past->nspans * sizeof(PgscaleSamplerPastSpan));
-	qsort(spans, past->nspans, sizeof(PgscaleSamplerPastSpan), compare_spans);
+	qsort(spans, past->nspans, sizeof(PgscaleSamplerPastSpan), compare_ranges);
 	for (int64 i = 0; i < past->nspans; i++)
 	{
 		const PgscaleSamplerPastSpan *span = &spans[i];

@@ -113,7 +113,7 @@ typedef struct PgscaleSamplerPastSum
 /* Time that is known, or known in part. */
 typedef struct PgscaleSamplerPastSpan
 {
-	PgscaleSamplerPastRange range;
+	PgscaleSamplerPastRange range;	/* first, for past.c's qsort() */
 	double		known_ms;
 	PgscaleSamplerPastText source;
 	bool		other_node;		/* another server's */
@@ -198,13 +198,7 @@ extern void pgscale_sampler_past_read_archive(const PgscaleSamplerPastRange *per
 extern TimestampTz pgscale_sampler_past_archive_begin(void);
 
 /*
- * timeline.c: what it has of these ranges, second by second: its spans, and what sessions
- * waited by class.  It has no single waits.
- */
-extern void pgscale_sampler_past_read_timeline(const PgscaleSamplerPastRange *ranges, int nranges, PgscaleSamplerPast *past);
-
-/*
- * What it has of these ranges: time by minute and place, as if all of each
+ * What the timeline has of these ranges: time by minute and place, as if all of each
  * second had been observed, and which times it knows, in order; allocated in the current
  * memory context.
  */

@@ -27,7 +27,8 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_type_d.h"
+#include "catalog/pg_authid.h"
+#include "catalog/pg_database.h"
 #include "commands/dbcommands.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
@@ -82,10 +83,14 @@ typedef struct HistoryWait
 #define SH_DEFINE
 #include "lib/simplehash.h"
 
-/* Names by OID, each looked up once. */
+/* Names, each read once. */
 typedef struct NameOf
 {
-	Oid			oid;			/* of a role, or of a database */
+	struct
+	{
+		Oid			class;		/* AuthIdRelationId or DatabaseRelationId */
+		Oid			oid;
+	}			key;
 	PgscaleSamplerPastText name;
 } NameOf;
 
@@ -111,8 +116,7 @@ typedef struct HistorySums
 	/* what the numbers in the hash stand for */
 	PgscaleSamplerLabels *labels;
 	PgscaleSamplerRoots *roots;
-	HTAB	   *databases;
-	HTAB	   *users;
+	HTAB	   *names;
 } HistorySums;
 
 /* A wait, as it is added to the past: all but the event of key is set. */
@@ -319,36 +323,30 @@ read_sums(void *arg)
 		read_seconds(sums);
 }
 
-static HTAB *
-names_create(const char *what)
-{
-	HASHCTL		control = {.keysize = sizeof(Oid),.entrysize = sizeof(NameOf),.hcxt = CurrentMemoryContext};
-
-	return hash_create(what, 64, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-}
-
 static PgscaleSamplerPastText
-name_of(HTAB *names, PgscaleSamplerPastTexts *texts, Oid oid, bool database)
+name_of(HistorySums *sums, Oid class, Oid oid)
 {
+	NameOf		wanted = {.key = {class, oid}};
 	NameOf	   *entry;
 	bool		found;
 
 	if (!OidIsValid(oid))
 		return 0;
-	entry = hash_search(names, &oid, HASH_ENTER, &found);
+	entry = hash_search(sums->names, &wanted.key, HASH_ENTER, &found);
 	if (!found)
 	{
+		const bool	database = class == DatabaseRelationId;
 		const char *name = database ? get_database_name(oid) : GetUserNameFromId(oid, true);
 
 		/* of a dropped database the key has the OID, of a role this */
 		if (!name && !database)
 			name = psprintf("role %u", oid);
-		entry->name = pgscale_sampler_past_number(texts, name ? pgscale_text_name(name) : NULL);
+		entry->name = pgscale_sampler_past_number(sums->past->texts, name ? pgscale_text_name(name) : NULL);
 	}
 	return entry->name;
 }
 
-/* The columns that these numbers stand for, for the role that asks. */
+/* The columns that these numbers stand for, for the role that reads them. */
 static void
 begin_wait(HistorySums *sums, const HistoryWaitKey *of, TimedWait *wait)
 {
@@ -364,8 +362,8 @@ begin_wait(HistorySums *sums, const HistoryWaitKey *of, TimedWait *wait)
 	key->queryid = of->queryid;
 	key->datid = of->datid;
 	key->backend_type = pgscale_sampler_past_number(texts, pgscale_sampler_type_name(of->kind));
-	key->datname = name_of(sums->databases, texts, of->datid, true);
-	key->usename = name_of(sums->users, texts, of->userid, false);
+	key->datname = name_of(sums, DatabaseRelationId, of->datid);
+	key->usename = name_of(sums, AuthIdRelationId, of->userid);
 	key->application_name = pgscale_sampler_past_number(texts, application_name);
 	if (of->root_pid == 0)
 		key->blocker = pgscale_sampler_past_number(texts, "prepared transaction");
@@ -440,11 +438,11 @@ add_timed(HistorySums *sums, const TimedWait *wait, double part)
 	add_event(sums, wait, of->wait_event, us[place] * part);
 	for (uint32 event = PGSCALE_WAIT_RUNNING; event <= PGSCALE_WAIT_BLOCKED; event++)
 	{
-		double		share = of->wait_event == PGSCALE_WAIT_CPU ? part : 0;
+		double		of_part = of->wait_event == PGSCALE_WAIT_CPU ? part : 0;
 
 		if (is_in_wait(event) && all_lost > 0)
-			share = of->wait_event == PGSCALE_WAIT_CPU ? 0 : part * lost_us(sums, minute, place) / all_lost;
-		add_event(sums, wait, event, us[pgscale_sampler_timeline_place(event)] * share);
+			of_part = of->wait_event == PGSCALE_WAIT_CPU ? 0 : part * lost_us(sums, minute, place) / all_lost;
+		add_event(sums, wait, event, us[pgscale_sampler_timeline_place(event)] * of_part);
 	}
 }
 
@@ -573,9 +571,10 @@ pgscale_sampler_past_read_memory(const PgscaleSamplerPastRange *ranges, int nran
 
 	if (past->hash)
 	{
+		HASHCTL		names = {.keysize = sizeof(((NameOf *) NULL)->key),.entrysize = sizeof(NameOf),.hcxt = CurrentMemoryContext};
+
 		sums.roots = pgscale_sampler_roots_copy();
-		sums.databases = names_create("pgscale databases");
-		sums.users = names_create("pgscale users");
+		sums.names = hash_create("pgscale names", 64, &names, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 		add_sums(&sums);
 	}
 	history_sums_destroy(sums.hash);

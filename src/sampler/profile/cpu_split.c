@@ -539,10 +539,10 @@ cpu_settle_some(PgscaleSamplerTick *tick, int most)
 	}
 	if (ndue > 0)
 	{
-		pgscale_sampler_profile_begin();
+		pgscale_sampler_profile_begin(NULL);
 		for (int i = 0; i < ndue; i++)
 			cpu_apply(&accounts[due[i]], &changes[i]);
-		pgscale_sampler_profile_end();
+		pgscale_sampler_profile_end(NULL);
 	}
 	return nread;
 }

@@ -161,8 +161,8 @@ static void
 profile_attach(void)
 {
 	/* The one before may have ended within a change. */
-	pgscale_sampler_profile_begin();
-	pgscale_sampler_profile_end();
+	pgscale_sampler_profile_begin(NULL);
+	pgscale_sampler_profile_end(NULL);
 
 	index_of = profile_index_create(TopMemoryContext,
 									profile->capacity + MAX_OTHERS, NULL);
@@ -173,13 +173,13 @@ profile_attach(void)
 }
 
 void
-pgscale_sampler_profile_begin(void)
+pgscale_sampler_profile_begin(const PgscaleSamplerTick *tick)
 {
 	change = pgscale_change_begin_write(&profile->changes);
 }
 
 void
-pgscale_sampler_profile_end(void)
+pgscale_sampler_profile_end(PgscaleSamplerTick *tick)
 {
 	pgscale_change_end_write(&profile->changes);
 }
@@ -339,7 +339,7 @@ pgscale_sampler_profile_move(int entry, const PgscaleSamplerWaitKey *key, uint64
 static void
 profile_reset(int64 now)
 {
-	pgscale_sampler_profile_begin();
+	pgscale_sampler_profile_begin(NULL);
 	for (int i = 0; i < profile->nchunks; i++)
 	{
 		memset(profile->chunks[i].entries, 0, sizeof(profile->chunks[i].entries));
@@ -350,19 +350,7 @@ profile_reset(int64 now)
 	profile_index_reset(index_of);
 	hand = 0;
 	generation++;
-	pgscale_sampler_profile_end();
-}
-
-static void
-profile_begin(const PgscaleSamplerTick *tick)
-{
-	pgscale_sampler_profile_begin();
-}
-
-static void
-profile_end(PgscaleSamplerTick *tick)
-{
-	pgscale_sampler_profile_end();
+	pgscale_sampler_profile_end(NULL);
 }
 
 const PgscaleSamplerConsumer pgscale_sampler_profile_consumer = {
@@ -372,8 +360,8 @@ const PgscaleSamplerConsumer pgscale_sampler_profile_consumer = {
 	.init = profile_init,
 	.attach = profile_attach,
 	.reset = profile_reset,
-	.begin = profile_begin,
-	.end = profile_end,
+	.begin = pgscale_sampler_profile_begin,
+	.end = pgscale_sampler_profile_end,
 };
 
 void
@@ -450,7 +438,7 @@ pgscale_sampler_profile_restore(const PgscaleSamplerProfileTotals *totals,
 								const PgscaleSamplerProfileEntry *entries, int nentries)
 {
 	profile_attach();
-	pgscale_sampler_profile_begin();
+	pgscale_sampler_profile_begin(NULL);
 	for (int i = 0; i < nentries; i++)
 	{
 		PgscaleSamplerWaitKey key = entries[i].key;
@@ -466,7 +454,7 @@ pgscale_sampler_profile_restore(const PgscaleSamplerProfileTotals *totals,
 	}
 	profile->totals.evictions += totals->evictions;
 	profile->totals.reset_at = Min(totals->reset_at, GetCurrentTimestamp());
-	pgscale_sampler_profile_end();
+	pgscale_sampler_profile_end(NULL);
 	profile_index_destroy(index_of);
 	index_of = NULL;
 }

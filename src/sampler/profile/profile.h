@@ -64,11 +64,10 @@ typedef struct PgscaleSamplerProfileSnapshot
 	PgscaleSamplerProfileEntry *entries;
 } PgscaleSamplerProfileSnapshot;
 
-/*
- * In the sampler.  All changes lie between begin and end.
- */
-extern void pgscale_sampler_profile_begin(void);
-extern void pgscale_sampler_profile_end(void);
+/* In the sampler.  All changes lie between begin and end, of a tick or of another change (NULL). */
+struct PgscaleSamplerTick;
+extern void pgscale_sampler_profile_begin(const struct PgscaleSamplerTick *tick);
+extern void pgscale_sampler_profile_end(struct PgscaleSamplerTick *tick);
 
 /*
  * Adds a sample to the entry of a key, made if need be, and returns its number.

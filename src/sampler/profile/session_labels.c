@@ -51,13 +51,13 @@
 
 #define OTHER_NAME	"other"
 
-/* In a file, in place of a name that was not asked for: no session can have it, and no file's reader takes it. */
+/* In a file, in place of a name that was not wanted: no session can have it, and no file's reader takes it. */
 #define NO_NAME		"\177"
 
 typedef struct LabelValue
 {
-	PgscaleProcClient client;	/* what is not asked for is empty */
-	bool		has_application;	/* it was asked for, and may be empty */
+	PgscaleProcClient client;	/* what is not wanted is empty */
+	bool		has_application;	/* it was wanted, and may be empty */
 } LabelValue;
 
 typedef struct Labels

@@ -84,7 +84,7 @@ sim_begin(void)
 	pgscale_sampler_settings.history_size = CAPACITY;
 	pgscale_sampler_settings.history_period_ms = PERIOD_MS;
 	history = ShmemInitStruct("history", history_size(), &found);
-	history_init();
+	start_history_area();
 	history_start(0);
 	sim_thread(add_samples, NULL);
 	sim_thread(read_samples, NULL);

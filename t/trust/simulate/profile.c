@@ -38,7 +38,7 @@ write_ticks(void *argument)
 
 	for (int tick = 0; tick < TICKS; tick++)
 	{
-		pgscale_sampler_profile_begin();
+		pgscale_sampler_profile_begin(NULL);
 		for (int i = 0; i < SAMPLES; i++)
 		{
 			/* many of few, and some that are new */
@@ -46,7 +46,7 @@ write_ticks(void *argument)
 
 			(void) pgscale_sampler_profile_add(&key, hints, 7);
 		}
-		pgscale_sampler_profile_end();
+		pgscale_sampler_profile_end(NULL);
 	}
 }
 
