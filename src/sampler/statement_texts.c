@@ -28,9 +28,8 @@
  * Of the longest execution and of the last one it is known when they ran, so that a statement can be
  * found by a period.
  *
- * Locking: only the sampler writes.  It changes a copy of its own, which it copies to shared memory within one
- * change (base/change_count.h); readers copy all of it.  It raises no error.  A restart of
- * the server empties it.
+ * Locking: only the sampler writes, within one change a second (base/change_count.h), in which nothing
+ * can wait or raise an error; readers copy all of it.  A restart of the server empties it.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -122,7 +121,6 @@ typedef struct HashedStatement
 static StatementTexts *texts = NULL;
 
 /* The sampler's own. */
-static LongStatements *own = NULL;
 static HashedStatement *hashed = NULL;	/* by slot */
 static LongSession *sessions = NULL;	/* of this tick */
 static int	nsessions = 0;
@@ -140,28 +138,21 @@ texts_init(void)
 }
 
 static void
-publish_texts(void)
-{
-	(void) pgscale_change_begin_write(&texts->changes);
-	memcpy(&texts->kept, own, sizeof(*own));
-	pgscale_change_end_write(&texts->changes);
-}
-
-static void
 texts_attach(void)
 {
 	hashed = MemoryContextAllocZero(TopMemoryContext, pgscale_procs_count() * sizeof(HashedStatement));
 	sessions = MemoryContextAlloc(TopMemoryContext, pgscale_procs_count() * sizeof(LongSession));
-	own = MemoryContextAlloc(TopMemoryContext, sizeof(*own));
-	/* a change cannot end with an error */
-	memcpy(own, &texts->kept, sizeof(*own));
+	/* The one before may have ended within a change. */
+	(void) pgscale_change_begin_write(&texts->changes);
+	pgscale_change_end_write(&texts->changes);
 }
 
 static void
 texts_reset(int64 now)
 {
-	own->used = 0;
-	publish_texts();
+	(void) pgscale_change_begin_write(&texts->changes);
+	texts->kept.used = 0;
+	pgscale_change_end_write(&texts->changes);
 }
 
 /* Chooses the place of the next new text. */
@@ -172,22 +163,22 @@ choose_victim(void)
 	int			shortest = 0;
 
 	floor_us = 0;
-	victim = own->used;
+	victim = texts->kept.used;
 	if (victim < TEXTS)
 		return;
 	for (int i = 1; i < TEXTS; i++)
 	{
-		if (own->statements[i].last_seen < own->statements[oldest].last_seen)
+		if (texts->kept.statements[i].last_seen < texts->kept.statements[oldest].last_seen)
 			oldest = i;
-		if (own->statements[i].longest_us < own->statements[shortest].longest_us)
+		if (texts->kept.statements[i].longest_us < texts->kept.statements[shortest].longest_us)
 			shortest = i;
 	}
-	if (read_at - own->statements[oldest].last_seen > OLD_US)
+	if (read_at - texts->kept.statements[oldest].last_seen > OLD_US)
 		victim = oldest;
 	else
 	{
 		victim = shortest;
-		floor_us = own->statements[shortest].longest_us;
+		floor_us = texts->kept.statements[shortest].longest_us;
 	}
 }
 
@@ -223,9 +214,9 @@ texts_add(PgscaleSamplerTickSample *sample, const PgscaleSamplerTick *tick)
 static LongStatement *
 find_statement(int64 queryid, uint64 hash, Oid userid)
 {
-	for (int i = 0; i < own->used; i++)
+	for (int i = 0; i < texts->kept.used; i++)
 	{
-		LongStatement *statement = &own->statements[i];
+		LongStatement *statement = &texts->kept.statements[i];
 
 		if (statement->queryid == queryid && statement->userid == userid && statement->hash == hash && statement->last_seen != 0)
 			return statement;
@@ -313,15 +304,15 @@ add_statement(const LongSession *session)
 	statement = find_statement(read.queryid, hash, read.userid);
 	if (statement == NULL)
 	{
-		statement = &own->statements[victim];
+		statement = &texts->kept.statements[victim];
 		memset(statement, 0, sizeof(*statement));
-		own->used = Max(own->used, victim + 1);
+		texts->kept.used = Max(texts->kept.used, victim + 1);
 		statement->queryid = read.queryid;
 		statement->hash = hash;
 		statement->userid = read.userid;
 		statement->datid = read.datid;
 		statement->first_seen = read_at;
-		strlcpy(own->queries[victim], read.query, sizeof(own->queries[victim]));
+		strlcpy(texts->kept.queries[victim], read.query, sizeof(texts->kept.queries[victim]));
 	}
 	see_statement(statement, session->ran_us);
 	choose_victim();
@@ -336,6 +327,7 @@ texts_end(PgscaleSamplerTick *tick)
 	if (nsessions == 0)
 		return;
 
+	(void) pgscale_change_begin_write(&texts->changes);
 	/* known ones first: none of them is the victim of a new one */
 	for (int i = 0; i < nsessions; i++)
 	{
@@ -357,7 +349,7 @@ texts_end(PgscaleSamplerTick *tick)
 			known_statement(session) == NULL)
 			add_statement(session);
 	}
-	publish_texts();
+	pgscale_change_end_write(&texts->changes);
 }
 
 const PgscaleSamplerConsumer pgscale_sampler_texts_consumer = {

@@ -34,25 +34,23 @@ DECLARE
     -- Sessions' time that no query is known of stays in, so that sums are whole.
 BEGIN
     RETURN QUERY EXECUTE format($q$
-        WITH texts AS MATERIALIZED (
-            SELECT t.queryid, min(t.query) AS query
-              FROM pgscale_internal.past_queries(ARRAY(SELECT DISTINCT p.queryid FROM pgscale.wait_profile() p WHERE NOT p.idle)) t
-             GROUP BY 1)
-        SELECT w.datid, w.userid, w.queryid, w.event_type, w.event,
-               w.samples::bigint, w.wait_ms,
+        WITH waits AS MATERIALIZED (
+            SELECT p.datid, p.userid, p.queryid, p.event_type, p.event,
+                   sum(p.samples)::bigint AS samples, sum(p.wait_ms) AS wait_ms
+              FROM pgscale.wait_profile() p
+             WHERE (p.queryid IS NOT NULL OR p.backend_type IN ('client backend', 'parallel worker'))
+               AND NOT p.idle
+             GROUP BY 1, 2, 3, 4, 5)
+        SELECT w.datid, w.userid, w.queryid, w.event_type, w.event, w.samples, w.wait_ms,
                w.wait_ms / nullif(sum(w.wait_ms) OVER (PARTITION BY w.datid, w.userid, w.queryid), 0),
-               s.calls::bigint, s.total_time_ms, (SELECT x.query FROM texts x WHERE x.queryid = w.queryid)
-          FROM (SELECT p.datid, p.userid, p.queryid, p.event_type, p.event,
-                       sum(p.samples) AS samples, sum(p.wait_ms) AS wait_ms
-                  FROM pgscale.wait_profile() p
-                 WHERE (p.queryid IS NOT NULL OR p.backend_type IN ('client backend', 'parallel worker'))
-                   AND NOT p.idle
-                 GROUP BY 1, 2, 3, 4, 5) w
+               s.calls::bigint, s.total_time_ms, q.query
+          FROM waits w
           LEFT JOIN (SELECT t.dbid, t.userid, t.queryid, sum(t.calls) AS calls,
                             sum(t.total_plan_time + t.total_exec_time) AS total_time_ms
                        FROM %s t
                       GROUP BY 1, 2, 3) s
             ON s.dbid = w.datid AND s.userid = w.userid AND s.queryid = w.queryid
+          LEFT JOIN pgscale_internal.past_queries(ARRAY(SELECT DISTINCT x.queryid FROM waits x)) q ON q.queryid = w.queryid
          ORDER BY w.wait_ms DESC$q$, counts);
 END
 $$;
