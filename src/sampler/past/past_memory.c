@@ -94,6 +94,9 @@ typedef struct NameOf
 	PgscaleSamplerPastText name;
 } NameOf;
 
+/* The waits of a class, and each event on CPU, by its number. */
+#define DIVIDED		(PGSCALE_WAIT_BLOCKED + 1)
+
 typedef struct HistorySums
 {
 	PgscaleSamplerPast *past;	/* to which it is added in the end */
@@ -104,9 +107,9 @@ typedef struct HistorySums
 										 * samples know them */
 	double		timed_us[PGSCALE_TIMELINE_MINUTES][PGSCALE_TIMELINE_PLACES];	/* of the samples */
 	double		period_us[PGSCALE_TIMELINE_PLACES]; /* the same of all minutes */
-	double		unsampled_us[PGSCALE_TIMELINE_PLACES];	/* the timeline's, of
-														 * minutes without such
-														 * samples */
+	double		unsampled_us[PGSCALE_TIMELINE_PLACES][DIVIDED]; /* the timeline's, of
+																 * minutes without such
+																 * samples */
 	history_sums_hash *hash;
 	int64		nslices;		/* of the past, before these */
 	uint64		next;			/* number of the next sample */
@@ -210,20 +213,6 @@ add_by_minute(HistorySums *sums, const PgscaleSamplerSample *sample, const Pgsca
 		add_part(sums, sample, 0, row, end - begin);
 }
 
-/* The same of all of its time within a range. */
-static void
-add_by_row(HistorySums *sums, const PgscaleSamplerSample *sample, const PgscaleSamplerPastRange *range, TimestampTz begin, TimestampTz end)
-{
-	while (begin < end)
-	{
-		PgscaleSamplerPastRange row;
-		const TimestampTz next = past_row(sums->past->row_us, range, begin, end, &row);
-
-		add_by_minute(sums, sample, &row, begin, next);
-		begin = next;
-	}
-}
-
 /*
  * If samples were overwritten while others were read, then all that are older count no
  * more, nor does a tick that has lost some of its samples.
@@ -252,7 +241,13 @@ visit_sample(uint64 number, const PgscaleSamplerSample *sample, void *arg)
 		const PgscaleSamplerPastRange *range = &sums->ranges[i];
 		const PgscaleSamplerPastRange part = {Max(begin, range->begin), Min(sample->sampled_at, range->end)};
 
-		add_by_row(sums, sample, range, part.begin, part.end);
+		for (TimestampTz at = part.begin, next; at < part.end; at = next)
+		{
+			PgscaleSamplerPastRange row;
+
+			next = past_row(past->row_us, range, at, part.end, &row);
+			add_by_minute(sums, sample, &row, at, next);
+		}
 		if ((past->parts & PGSCALE_PAST_CLASSES) && pgscale_sampler_past_is_session(pgscale_sampler_type_name(sample->kind)))
 			pgscale_sampler_past_add_class(past, &part, pgscale_sampler_past_class(past->texts, sample->wait_event),
 										   (part.end - part.begin) / 1000.0);
@@ -383,28 +378,39 @@ is_part_of_cpu(uint32 wait_event)
 	return wait_event != PGSCALE_WAIT_CPU && wait_event <= PGSCALE_WAIT_BLOCKED;
 }
 
-static bool
-is_in_wait(uint32 wait_event)
+/*
+ * How the timeline's time of a class in a minute is divided: the waits themselves first, and then
+ * the events on CPU.  Samples on CPU are all in one event, so they are split as the timeline is; but
+ * time at the CPUs within a wait belongs to those that showed the waits.  What a class has less in the
+ * timeline than in the samples was such time: what showed such a wait had ended it, and ran or queued.
+ */
+static void
+divide_class(const HistorySums *sums, int minute, uint32 place, double divided[DIVIDED])
 {
-	return wait_event == PGSCALE_WAIT_RUNNING_IN_WAIT || wait_event == PGSCALE_WAIT_QUEUED_IN_WAIT;
-}
+	const double *us = sums->seconds.place_us[minute];
+	const bool	on_cpu = pgscale_sampler_timeline_event(place) == PGSCALE_WAIT_CPU;
+	double		lost = 0;
+	double		all_lost = 0;
 
-/* What a class of waits has less in the timeline than in the samples: what showed such a wait had ended it, and ran or queued. */
-static double
-lost_us(const HistorySums *sums, int minute, uint32 place)
-{
-	return Max(sums->timed_us[minute][place] - sums->seconds.place_us[minute][place], 0);
-}
+	for (uint32 other = 0; other < PGSCALE_TIMELINE_PLACES; other++)
+		if (pgscale_sampler_timeline_event(other) > PGSCALE_WAIT_BLOCKED)
+		{
+			const double other_lost = Max(sums->timed_us[minute][other] - us[other], 0);
 
-static double
-all_lost_us(const HistorySums *sums, int minute)
-{
-	double		us = 0;
+			all_lost += other_lost;
+			if (other == place)
+				lost = other_lost;
+		}
+	divided[0] = us[place];
+	for (uint32 event = PGSCALE_WAIT_RUNNING; event <= PGSCALE_WAIT_BLOCKED; event++)
+	{
+		const bool	in_wait = event == PGSCALE_WAIT_RUNNING_IN_WAIT || event == PGSCALE_WAIT_QUEUED_IN_WAIT;
+		double		part = on_cpu ? 1 : 0;
 
-	for (uint32 place = 0; place < PGSCALE_TIMELINE_PLACES; place++)
-		if (pgscale_sampler_timeline_event(place) > PGSCALE_WAIT_BLOCKED)
-			us += lost_us(sums, minute, place);
-	return us;
+		if (in_wait && all_lost > 0)
+			part = lost / all_lost;
+		divided[event] = us[pgscale_sampler_timeline_place(event)] * part;
+	}
 }
 
 /* Adds time that the wait was in this event. */
@@ -422,28 +428,13 @@ add_event(HistorySums *sums, const TimedWait *wait, uint32 wait_event, double us
 	pgscale_sampler_past_add_wait(sums->past, &range, &key, us / 1000.0);
 }
 
-/*
- * A part of what the timeline has of a class in a minute.  Samples on CPU are all in one event, so they are split as the timeline is;
- * but time at the CPUs within a wait belongs to those that showed the waits.
- */
+/* Adds a part of the time of a class, so divided. */
 static void
-add_timed(HistorySums *sums, const TimedWait *wait, double part)
+add_divided(HistorySums *sums, const TimedWait *wait, const double divided[DIVIDED], double part)
 {
-	const HistoryWaitKey *of = wait->of;
-	const int	minute = of->minute - 1;
-	const double *us = sums->seconds.place_us[minute];
-	const uint32 place = pgscale_sampler_timeline_place(of->wait_event);
-	const double all_lost = all_lost_us(sums, minute);
-
-	add_event(sums, wait, of->wait_event, us[place] * part);
+	add_event(sums, wait, wait->of->wait_event, divided[0] * part);
 	for (uint32 event = PGSCALE_WAIT_RUNNING; event <= PGSCALE_WAIT_BLOCKED; event++)
-	{
-		double		of_part = of->wait_event == PGSCALE_WAIT_CPU ? part : 0;
-
-		if (is_in_wait(event) && all_lost > 0)
-			of_part = of->wait_event == PGSCALE_WAIT_CPU ? 0 : part * lost_us(sums, minute, place) / all_lost;
-		add_event(sums, wait, event, us[pgscale_sampler_timeline_place(event)] * of_part);
-	}
+		add_event(sums, wait, event, divided[event] * part);
 }
 
 /* For the sum of a whole period: of each class the time in minutes that have no sample of it. */
@@ -452,32 +443,18 @@ sum_unsampled(HistorySums *sums)
 {
 	for (int minute = 0; minute < PGSCALE_TIMELINE_MINUTES; minute++)
 	{
-		const double *us = sums->seconds.place_us[minute];
-
 		for (uint32 place = 0; place < PGSCALE_TIMELINE_PLACES; place++)
 		{
-			const uint32 class = pgscale_sampler_timeline_event(place);
+			double		divided[DIVIDED];
 
 			sums->period_us[place] += sums->timed_us[minute][place];
-			if (sums->timed_us[minute][place] > 0 || is_part_of_cpu(class))
+			if (sums->timed_us[minute][place] > 0 || is_part_of_cpu(pgscale_sampler_timeline_event(place)))
 				continue;
-			sums->unsampled_us[place] += us[place];
-			for (uint32 event = PGSCALE_WAIT_RUNNING; class == PGSCALE_WAIT_CPU && event <= PGSCALE_WAIT_BLOCKED; event++)
-				if (!is_in_wait(event) || all_lost_us(sums, minute) <= 0)
-					sums->unsampled_us[pgscale_sampler_timeline_place(event)] += us[pgscale_sampler_timeline_place(event)];
+			divide_class(sums, minute, place, divided);
+			for (int i = 0; i < DIVIDED; i++)
+				sums->unsampled_us[place][i] += divided[i];
 		}
 	}
-}
-
-/* A part of that, split as add_timed() does. */
-static void
-add_period(HistorySums *sums, const TimedWait *wait, double part)
-{
-	const HistoryWaitKey *of = wait->of;
-
-	add_event(sums, wait, of->wait_event, sums->unsampled_us[pgscale_sampler_timeline_place(of->wait_event)] * part);
-	for (uint32 event = PGSCALE_WAIT_RUNNING; of->wait_event == PGSCALE_WAIT_CPU && event <= PGSCALE_WAIT_BLOCKED; event++)
-		add_event(sums, wait, event, sums->unsampled_us[pgscale_sampler_timeline_place(event)] * part);
 }
 
 /* Classes that the timeline has in a minute, and no sample: none of the minute; or of the period, if that is one sum. */
@@ -492,10 +469,13 @@ add_unsampled(HistorySums *sums, int64 minute, const PgscaleSamplerPastRange *kn
 	begin_wait(sums, &key, &wait);
 	for (uint32 place = 0; place < PGSCALE_TIMELINE_PLACES; place++)
 	{
+		double		divided[DIVIDED];
+
 		key.wait_event = pgscale_sampler_timeline_event(place);
 		if (sums->timed_us[key.minute - 1][place] > 0 || sums->period_us[place] > 0 || is_part_of_cpu(key.wait_event))
 			continue;
 		wait.no_event = key.wait_event != PGSCALE_WAIT_CPU && key.wait_event != PGSCALE_WAIT_IDLE_IN_TRANSACTION;
+		divide_class(sums, key.minute - 1, place, divided);
 		for (TimestampTz begin = range.begin, next; begin < range.end; begin = next)
 		{
 			PgscaleSamplerPastRange row;
@@ -503,7 +483,7 @@ add_unsampled(HistorySums *sums, int64 minute, const PgscaleSamplerPastRange *kn
 			next = past_row(sums->past->row_us, known, begin, range.end, &row);
 			key.begin = row.begin;
 			key.end = row.end;
-			add_timed(sums, &wait, (next - begin) / (double) (range.end - range.begin));
+			add_divided(sums, &wait, divided, (next - begin) / (double) (range.end - range.begin));
 		}
 	}
 }
@@ -523,6 +503,7 @@ add_sums(HistorySums *sums)
 	while ((sum = history_sums_iterate(sums->hash, &it)) != NULL)
 	{
 		const uint32 place = pgscale_sampler_timeline_place(sum->key.wait_event);
+		double		divided[DIVIDED];
 		TimedWait	wait;
 
 		CHECK_FOR_INTERRUPTS();
@@ -532,9 +513,10 @@ add_sums(HistorySums *sums)
 			add_event(sums, &wait, sum->key.wait_event, sum->us);
 			continue;
 		}
-		add_timed(sums, &wait, sum->us / sums->timed_us[sum->key.minute - 1][place]);
+		divide_class(sums, sum->key.minute - 1, place, divided);
+		add_divided(sums, &wait, divided, sum->us / sums->timed_us[sum->key.minute - 1][place]);
 		if (whole)
-			add_period(sums, &wait, sum->us / sums->period_us[place]);
+			add_divided(sums, &wait, sums->unsampled_us[place], sum->us / sums->period_us[place]);
 	}
 	if (seconds->n > 0)
 	{
