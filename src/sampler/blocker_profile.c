@@ -50,13 +50,13 @@
 #include "utils/fmgrprotos.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
-#include "utils/tuplestore.h"
 
 #include "base/change_count.h"
 #include "base/lock_waits.h"
 #include "base/pg_compat.h"
 #include "base/preload.h"
 #include "base/processes.h"
+#include "base/row_builder.h"
 #include "base/units.h"
 #include "base/wait_events.h"
 #include "sampler/blocker_profile.h"
@@ -557,37 +557,25 @@ put_entry(ReturnSetInfo *rsinfo, const PgscaleSamplerRoots *copy, int i)
 	const bool	root = i < MAX_ROOTS;
 	const bool	process = root && entry->pid != 0;
 	const char *application_name = application_of(copy, entry);
-	Datum		values[15] = {0};
-	bool		nulls[15] = {0};
+	const char *address = application_name && entry->client.address[0] != '\0' ? entry->client.address : NULL;
+	PgscaleRow	row = {0};
 
-	values[0] = Int32GetDatum(entry->pid);
-	nulls[0] = !root;
-	values[1] = TimestampTzGetDatum(entry->proc_start);
-	nulls[1] = !process;
-	values[2] = TransactionIdGetDatum(entry->xid);
-	nulls[2] = !root || process;
-	values[3] = ObjectIdGetDatum(entry->datid);
-	nulls[3] = !OidIsValid(entry->datid);
-	values[4] = ObjectIdGetDatum(entry->userid);
-	nulls[4] = !OidIsValid(entry->userid);
-	nulls[5] = application_name == NULL;
-	if (application_name)
-		values[5] = CStringGetTextDatum(application_name);
-	nulls[6] = application_name == NULL || entry->client.address[0] == '\0';
-	if (!nulls[6])
-		values[6] = DirectFunctionCall1(inet_in, CStringGetDatum(entry->client.address));
-	values[7] = CStringGetTextDatum(state_text(entry, i));
-	values[8] = Int64GetDatum(entry->queryid);
-	nulls[8] = entry->queryid == 0;
-	values[9] = CStringGetTextDatum(pgscale_wait_event_name(main_event(entry)));
-	values[10] = Float8GetDatum((double) entry->ns / 1e6);
-	values[11] = Float8GetDatum((double) entry->idle_ns / 1e6);
-	nulls[11] = !process && i != EVICTED;
-	values[12] = Int32GetDatum(entry->max_waiters);
-	nulls[12] = i == UNKNOWN;
-	values[13] = TimestampTzGetDatum(entry->first_seen);
-	values[14] = TimestampTzGetDatum(entry->last_seen);
-	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	pgscale_row_put(&row, Int32GetDatum(entry->pid), !root);
+	pgscale_row_put(&row, TimestampTzGetDatum(entry->proc_start), !process);
+	pgscale_row_put(&row, TransactionIdGetDatum(entry->xid), !root || process);
+	pgscale_row_oid(&row, entry->datid);
+	pgscale_row_oid(&row, entry->userid);
+	pgscale_row_text(&row, application_name);
+	pgscale_row_put(&row, address ? DirectFunctionCall1(inet_in, CStringGetDatum(address)) : (Datum) 0, address == NULL);
+	pgscale_row_text(&row, state_text(entry, i));
+	pgscale_row_id(&row, entry->queryid);
+	pgscale_row_text(&row, pgscale_wait_event_name(main_event(entry)));
+	pgscale_row_float8(&row, (double) entry->ns / 1e6);
+	pgscale_row_put(&row, Float8GetDatum((double) entry->idle_ns / 1e6), !process && i != EVICTED);
+	pgscale_row_put(&row, Int32GetDatum(entry->max_waiters), i == UNKNOWN);
+	pgscale_row_put(&row, TimestampTzGetDatum(entry->first_seen), false);
+	pgscale_row_put(&row, TimestampTzGetDatum(entry->last_seen), false);
+	pgscale_row_end(&row, rsinfo);
 }
 
 /* pgscale_internal.blocker_profile(): a row for each root, and for what has none. */

@@ -29,11 +29,11 @@
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/timestamp.h"
-#include "utils/tuplestore.h"
 
 #include "base/pg_compat.h"
 #include "base/preload.h"
 #include "base/processes.h"
+#include "base/row_builder.h"
 #include "base/wait_events.h"
 #include "sampler/past/past.h"
 #include "sampler/sampler.h"
@@ -56,35 +56,20 @@ kind_name(const PgscaleProc *proc)
 static void
 put_proc(ReturnSetInfo *rsinfo, const PgscaleProc *proc)
 {
-	int64		queryid = pgscale_proc_running_queryid(proc);
-	const char *state = pgscale_proc_state_name(proc->state);
 	uint32		wait_event;
-	Datum		values[9] = {0};
-	bool		nulls[9] = {0};
+	const bool	known = pgscale_wait_of(proc, &wait_event);
+	PgscaleRow	row = {0};
 
-	values[0] = Int32GetDatum(proc->pid);
-	values[1] = CStringGetTextDatum(kind_name(proc));
-	values[2] = Int32GetDatum(proc->leader_pid);
-	nulls[2] = (proc->leader_pid == 0);
-	values[3] = ObjectIdGetDatum(proc->datid);
-	nulls[3] = !OidIsValid(proc->datid);
-	values[4] = ObjectIdGetDatum(proc->userid);
-	nulls[4] = !OidIsValid(proc->userid);
-	values[5] = Int64GetDatum(queryid);
-	nulls[5] = (queryid == 0);
-	if (state)
-		values[6] = CStringGetTextDatum(state);
-	else
-		nulls[6] = true;
-
-	if (!pgscale_wait_of(proc, &wait_event))
-		nulls[7] = nulls[8] = true;
-	else
-	{
-		values[7] = CStringGetTextDatum(pgscale_wait_event_type(wait_event));
-		values[8] = CStringGetTextDatum(pgscale_wait_event_name(wait_event));
-	}
-	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	pgscale_row_put(&row, Int32GetDatum(proc->pid), false);
+	pgscale_row_text(&row, kind_name(proc));
+	pgscale_row_put(&row, Int32GetDatum(proc->leader_pid), proc->leader_pid == 0);
+	pgscale_row_oid(&row, proc->datid);
+	pgscale_row_oid(&row, proc->userid);
+	pgscale_row_id(&row, pgscale_proc_running_queryid(proc));
+	pgscale_row_text(&row, pgscale_proc_state_name(proc->state));
+	pgscale_row_text(&row, known ? pgscale_wait_event_type(wait_event) : NULL);
+	pgscale_row_text(&row, known ? pgscale_wait_event_name(wait_event) : NULL);
+	pgscale_row_end(&row, rsinfo);
 }
 
 /*

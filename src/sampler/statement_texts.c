@@ -49,12 +49,12 @@
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
-#include "utils/tuplestore.h"
 
 #include "base/change_count.h"
 #include "base/pg_compat.h"
 #include "base/preload.h"
 #include "base/processes.h"
+#include "base/row_builder.h"
 #include "base/texts.h"
 #include "base/units.h"
 #include "base/wait_events.h"
@@ -384,22 +384,20 @@ put_statement(ReturnSetInfo *rsinfo, const LongStatement *statement, const char 
 {
 	const int	encoding = encoding_of_database(statement->datid);
 	int			len = strlen(query);
-	Datum		values[9];
-	bool		nulls[9] = {0};
+	PgscaleRow	row = {0};
 
 	/* its last character may be cut */
 	len = pg_encoding_mbcliplen(encoding == PG_SQL_ASCII ? PG_UTF8 : encoding, query, len, len);
-	values[0] = Int64GetDatum(statement->queryid);
-	nulls[0] = statement->queryid == 0;
-	values[1] = ObjectIdGetDatum(statement->datid);
-	values[2] = ObjectIdGetDatum(statement->userid);
-	values[3] = TimestampTzGetDatum(statement->first_seen);
-	values[4] = TimestampTzGetDatum(statement->last_seen);
-	values[5] = Float8GetDatum(statement->last_us / 1000.0);
-	values[6] = TimestampTzGetDatum(statement->longest_seen);
-	values[7] = Float8GetDatum(statement->longest_us / 1000.0);
-	values[8] = CStringGetTextDatum(pgscale_text_statement(query, len, encoding));
-	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	pgscale_row_id(&row, statement->queryid);
+	pgscale_row_put(&row, ObjectIdGetDatum(statement->datid), false);
+	pgscale_row_put(&row, ObjectIdGetDatum(statement->userid), false);
+	pgscale_row_put(&row, TimestampTzGetDatum(statement->first_seen), false);
+	pgscale_row_put(&row, TimestampTzGetDatum(statement->last_seen), false);
+	pgscale_row_float8(&row, statement->last_us / 1000.0);
+	pgscale_row_put(&row, TimestampTzGetDatum(statement->longest_seen), false);
+	pgscale_row_float8(&row, statement->longest_us / 1000.0);
+	pgscale_row_text(&row, pgscale_text_statement(query, len, encoding));
+	pgscale_row_end(&row, rsinfo);
 }
 
 /*

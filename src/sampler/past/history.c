@@ -34,12 +34,12 @@
 #include "port/atomics.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
-#include "utils/tuplestore.h"
 
 #include "base/change_count.h"
 #include "base/pg_compat.h"
 #include "base/preload.h"
 #include "base/ring.h"
+#include "base/row_builder.h"
 #include "base/units.h"
 #include "base/wait_events.h"
 #include "sampler/blocker_profile.h"
@@ -470,36 +470,22 @@ pgscale_wait_history(PG_FUNCTION_ARGS)
 	for (uint64 n = 0; n < found.n; n++)
 	{
 		PgscaleSamplerSample *sample = &found.samples[n];
-		const char *state = pgscale_proc_state_name(sample->state);
-		const char *root_application = pgscale_sampler_root_application(roots, &sample->root);
-		Datum		values[12] = {0};
-		bool		nulls[12] = {0};
+		PgscaleRow	row = {0};
 
 		CHECK_FOR_INTERRUPTS();
-
-		values[0] = TimestampTzGetDatum(sample->sampled_at);
-		values[1] = Int32GetDatum(sample->pid);
-		values[2] = CStringGetTextDatum(pgscale_sampler_type_name(sample->kind));
-		values[3] = ObjectIdGetDatum(sample->datid);
-		nulls[3] = !OidIsValid(sample->datid);
-		values[4] = ObjectIdGetDatum(sample->userid);
-		nulls[4] = !OidIsValid(sample->userid);
-		values[5] = Int64GetDatum(sample->queryid);
-		nulls[5] = (sample->queryid == 0);
-		if (state)
-			values[6] = CStringGetTextDatum(state);
-		else
-			nulls[6] = true;
-		values[7] = CStringGetTextDatum(pgscale_wait_event_type(sample->wait_event));
-		values[8] = CStringGetTextDatum(pgscale_wait_event_name(sample->wait_event));
-		values[9] = Int32GetDatum(sample->blocker_pid);
-		nulls[9] = sample->blocker_pid == PGSCALE_SAMPLER_NO_PID;
-		values[10] = Int32GetDatum(sample->root_pid);
-		nulls[10] = sample->root_pid == PGSCALE_SAMPLER_NO_PID;
-		nulls[11] = root_application == NULL;
-		if (root_application)
-			values[11] = CStringGetTextDatum(root_application);
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+		pgscale_row_put(&row, TimestampTzGetDatum(sample->sampled_at), false);
+		pgscale_row_put(&row, Int32GetDatum(sample->pid), false);
+		pgscale_row_text(&row, pgscale_sampler_type_name(sample->kind));
+		pgscale_row_oid(&row, sample->datid);
+		pgscale_row_oid(&row, sample->userid);
+		pgscale_row_id(&row, sample->queryid);
+		pgscale_row_text(&row, pgscale_proc_state_name(sample->state));
+		pgscale_row_text(&row, pgscale_wait_event_type(sample->wait_event));
+		pgscale_row_text(&row, pgscale_wait_event_name(sample->wait_event));
+		pgscale_row_put(&row, Int32GetDatum(sample->blocker_pid), sample->blocker_pid == PGSCALE_SAMPLER_NO_PID);
+		pgscale_row_put(&row, Int32GetDatum(sample->root_pid), sample->root_pid == PGSCALE_SAMPLER_NO_PID);
+		pgscale_row_text(&row, pgscale_sampler_root_application(roots, &sample->root));
+		pgscale_row_end(&row, rsinfo);
 	}
 	return (Datum) 0;
 }

@@ -18,9 +18,9 @@
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
-#include "utils/tuplestore.h"
 
 #include "base/pg_compat.h"
+#include "base/row_builder.h"
 #include "base/wait_events.h"
 #include "sampler/past/past.h"
 
@@ -382,25 +382,19 @@ pgscale_past_items(PG_FUNCTION_ARGS)
 		/* by event or class, being idle is an item of its own */
 		const bool	counts_idle = query.by == BY_EVENT || query.by == BY_CLASS;
 		const double active_ms = counts_idle ? item->ms : item->ms - item->idle_ms;
-		Datum		values[10];
-		bool		nulls[10] = {0};
+		PgscaleRow	row = {0};
 
-		values[0] = Int32GetDatum(item->rank ? item->rank : PG_GETARG_INT32(3) + 1);
-		values[1] = CStringGetTextDatum(item->name);
-		values[2] = CStringGetTextDatum(kinds[item->key.kind]);
-		nulls[3] = event == NULL || event->key.part_type == 0;
-		values[3] = nulls[3] ? (Datum) 0 : CStringGetTextDatum(pgscale_sampler_past_text(query.past->texts, event->key.part_type));
-		nulls[4] = event == NULL || event->key.part_event == 0;
-		values[4] = nulls[4] ? (Datum) 0 : CStringGetTextDatum(pgscale_sampler_past_text(query.past->texts, event->key.part_event));
-		values[5] = Float8GetDatum(active_ms / query.past->known_ms);
-		nulls[5] = nulls[6] = !(query.past->known_ms > 0);
-		values[6] = Float8GetDatum(item->idle_ms / query.past->known_ms);
-		nulls[7] = !(item->sessions && database_ms > 0);
-		values[7] = nulls[7] ? (Datum) 0 : Float8GetDatum(item->ms / database_ms);
-		values[8] = Float8GetDatum(item->ms);
-		nulls[9] = item->longest_query == NULL;
-		values[9] = nulls[9] ? (Datum) 0 : Int64GetDatum(item->longest_query->key.part_queryid);
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+		pgscale_row_put(&row, Int32GetDatum(item->rank ? item->rank : PG_GETARG_INT32(3) + 1), false);
+		pgscale_row_text(&row, item->name);
+		pgscale_row_text(&row, kinds[item->key.kind]);
+		pgscale_row_text(&row, pgscale_sampler_past_text(query.past->texts, event ? event->key.part_type : 0));
+		pgscale_row_text(&row, pgscale_sampler_past_text(query.past->texts, event ? event->key.part_event : 0));
+		pgscale_row_put(&row, Float8GetDatum(active_ms / query.past->known_ms), !(query.past->known_ms > 0));
+		pgscale_row_put(&row, Float8GetDatum(item->idle_ms / query.past->known_ms), !(query.past->known_ms > 0));
+		pgscale_row_put(&row, Float8GetDatum(item->ms / database_ms), !(item->sessions && database_ms > 0));
+		pgscale_row_float8(&row, item->ms);
+		pgscale_row_id(&row, item->longest_query ? item->longest_query->key.part_queryid : 0);
+		pgscale_row_end(&row, rsinfo);
 	}
 	return (Datum) 0;
 }

@@ -31,10 +31,10 @@
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
-#include "utils/tuplestore.h"
 
 #include "base/pg_compat.h"
 #include "base/preload.h"
+#include "base/row_builder.h"
 #include "base/wait_events.h"
 #include "sampler/past/past.h"
 
@@ -321,45 +321,32 @@ pgscale_sampler_past_add_class(PgscaleSamplerPast *past, const PgscaleSamplerPas
 }
 
 /* What past_waits() puts into its result. */
-static Datum
-text_value(const PgscaleSamplerPast *past, PgscaleSamplerPastText number, bool *isnull)
-{
-	*isnull = number == 0;
-	return number == 0 ? (Datum) 0 : CStringGetTextDatum(pgscale_sampler_past_text(past->texts, number));
-}
-
-static Datum
-name_value(const PgscaleSamplerPast *past, PgscaleSamplerPastText number, bool *isnull)
-{
-	*isnull = number == 0;
-	return number == 0 ? (Datum) 0 : DirectFunctionCall1(namein, CStringGetDatum(pgscale_sampler_past_text(past->texts, number)));
-}
-
 static void
-put_waited(const PgscaleSamplerPast *past, const PgscaleSamplerPastRow *row, double ms)
+put_waited(const PgscaleSamplerPast *past, const PgscaleSamplerPastRow *wait, double ms)
 {
 	const WaitRows *rows = past->rows;
-	const PgscaleSamplerPastRange *range = &row->range;
-	const PgscaleSamplerPastKey *key = &row->of;
-	Datum		values[12];
-	bool		nulls[12] = {0};
+	const PgscaleSamplerPastKey *key = &wait->of;
+	const PgscaleSamplerPastText names[] = {key->datname, key->usename};
 	MemoryContext old = MemoryContextSwitchTo(rows->row);
+	PgscaleRow	row = {0};
 
-	values[0] = TimestampTzGetDatum(range->begin);
-	values[1] = Float8GetDatum((range->end - range->begin) / (double) USECS_PER_SEC);
-	values[2] = text_value(past, key->backend_type, &nulls[2]);
-	values[3] = ObjectIdGetDatum(key->datid);
-	nulls[3] = !OidIsValid(key->datid);
-	values[4] = name_value(past, key->datname, &nulls[4]);
-	values[5] = name_value(past, key->usename, &nulls[5]);
-	values[6] = text_value(past, key->application_name, &nulls[6]);
-	values[7] = Int64GetDatum(key->queryid);
-	nulls[7] = key->queryid == 0;
-	values[8] = text_value(past, key->event_type, &nulls[8]);
-	values[9] = text_value(past, key->event, &nulls[9]);
-	values[10] = text_value(past, key->blocker, &nulls[10]);
-	values[11] = Float8GetDatum(ms);
-	tuplestore_putvalues(rows->result->setResult, rows->result->setDesc, values, nulls);
+	pgscale_row_put(&row, TimestampTzGetDatum(wait->range.begin), false);
+	pgscale_row_float8(&row, (wait->range.end - wait->range.begin) / (double) USECS_PER_SEC);
+	pgscale_row_text(&row, pgscale_sampler_past_text(past->texts, key->backend_type));
+	pgscale_row_oid(&row, key->datid);
+	for (int i = 0; i < lengthof(names); i++)
+	{
+		const char *name = pgscale_sampler_past_text(past->texts, names[i]);
+
+		pgscale_row_put(&row, name ? DirectFunctionCall1(namein, CStringGetDatum(name)) : (Datum) 0, name == NULL);
+	}
+	pgscale_row_text(&row, pgscale_sampler_past_text(past->texts, key->application_name));
+	pgscale_row_id(&row, key->queryid);
+	pgscale_row_text(&row, pgscale_sampler_past_text(past->texts, key->event_type));
+	pgscale_row_text(&row, pgscale_sampler_past_text(past->texts, key->event));
+	pgscale_row_text(&row, pgscale_sampler_past_text(past->texts, key->blocker));
+	pgscale_row_float8(&row, ms);
+	pgscale_row_end(&row, rows->result);
 	MemoryContextSwitchTo(old);
 	MemoryContextReset(rows->row);
 }
@@ -595,14 +582,13 @@ pgscale_past_coverage(PG_FUNCTION_ARGS)
 	for (int64 i = 0; i < nspans; i++)
 	{
 		const PgscaleSamplerPastSpan *span = &spans[i];
-		Datum		values[4];
-		bool		nulls[4] = {0};
+		PgscaleRow	row = {0};
 
-		values[0] = TimestampTzGetDatum(span->range.begin);
-		values[1] = Float8GetDatum((span->range.end - span->range.begin) / (double) USECS_PER_SEC);
-		values[2] = Float8GetDatum(span->known_ms / 1000);
-		values[3] = CStringGetTextDatum(pgscale_sampler_past_text(past->texts, span->source));
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+		pgscale_row_put(&row, TimestampTzGetDatum(span->range.begin), false);
+		pgscale_row_float8(&row, (span->range.end - span->range.begin) / (double) USECS_PER_SEC);
+		pgscale_row_float8(&row, span->known_ms / 1000);
+		pgscale_row_text(&row, pgscale_sampler_past_text(past->texts, span->source));
+		pgscale_row_end(&row, rsinfo);
 	}
 	return (Datum) 0;
 }

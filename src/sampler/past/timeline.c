@@ -33,11 +33,11 @@
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
-#include "utils/tuplestore.h"
 
 #include "base/change_count.h"
 #include "base/pg_compat.h"
 #include "base/processes.h"
+#include "base/row_builder.h"
 #include "base/units.h"
 #include "base/wait_events.h"
 #include "sampler/past/history.h"
@@ -497,14 +497,13 @@ compare_classes(const void *a, const void *b)
 static void
 put_sessions(ReturnSetInfo *rsinfo, TimestampTz at, const char *class, double sessions, double covered)
 {
-	Datum		values[4];
-	bool		nulls[4] = {false, class == NULL, class == NULL, false};
+	PgscaleRow	row = {0};
 
-	values[0] = TimestampTzGetDatum(at);
-	values[1] = class ? CStringGetTextDatum(class) : (Datum) 0;
-	values[2] = Float8GetDatum(sessions);
-	values[3] = Float8GetDatum(covered);
-	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	pgscale_row_put(&row, TimestampTzGetDatum(at), false);
+	pgscale_row_text(&row, class);
+	pgscale_row_put(&row, Float8GetDatum(sessions), class == NULL);
+	pgscale_row_float8(&row, covered);
+	pgscale_row_end(&row, rsinfo);
 }
 
 static void

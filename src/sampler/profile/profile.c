@@ -37,11 +37,11 @@
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/timestamp.h"
-#include "utils/tuplestore.h"
 
 #include "base/change_count.h"
 #include "base/pg_compat.h"
 #include "base/preload.h"
+#include "base/row_builder.h"
 #include "base/wait_events.h"
 #include "sampler/profile/profile.h"
 #include "sampler/profile/session_labels.h"
@@ -488,36 +488,26 @@ pgscale_wait_profile(PG_FUNCTION_ARGS)
 	for (int i = 0; i < snapshot.nentries; i++)
 	{
 		PgscaleSamplerProfileEntry *e = &snapshot.entries[i];
-		Datum		values[12] = {0};
-		bool		nulls[12] = {0};
-		bool		other = (e->key.kind == PGSCALE_PROC_OTHER);
+		const bool	other = e->key.kind == PGSCALE_PROC_OTHER;
 		const char *application_name;
 		const char *address;
+		PgscaleRow	row = {0};
 
 		CHECK_FOR_INTERRUPTS();
-
-		values[0] = CStringGetTextDatum(other ? "other" : pgscale_sampler_type_name(e->key.kind));
-		values[1] = ObjectIdGetDatum(e->key.datid);
-		nulls[1] = !OidIsValid(e->key.datid);
-		values[2] = ObjectIdGetDatum(e->key.userid);
-		nulls[2] = !OidIsValid(e->key.userid);
-		values[3] = Int64GetDatum(e->key.queryid);
-		nulls[3] = (e->key.queryid == 0);
-		values[4] = CStringGetTextDatum(pgscale_wait_event_type(e->key.wait_event));
-		values[5] = CStringGetTextDatum(pgscale_wait_event_name(e->key.wait_event));
-		values[6] = BoolGetDatum(pgscale_wait_is_idle(e->key.kind, e->key.wait_event));
-		values[7] = Int64GetDatum((int64) e->samples);
-		values[8] = Float8GetDatum((double) e->ns / 1e6);
 		pgscale_sampler_label(labels, e->key.label, e->key.userid, &application_name, &address);
-		nulls[9] = (application_name == NULL);
-		if (application_name)
-			values[9] = CStringGetTextDatum(application_name);
-		nulls[10] = (address == NULL);
-		if (address)
-			values[10] = DirectFunctionCall1(inet_in, CStringGetDatum(address));
-		values[11] = Int64GetDatum(e->key.plan_id);
-		nulls[11] = (e->key.plan_id == 0);
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+		pgscale_row_text(&row, other ? "other" : pgscale_sampler_type_name(e->key.kind));
+		pgscale_row_oid(&row, e->key.datid);
+		pgscale_row_oid(&row, e->key.userid);
+		pgscale_row_id(&row, e->key.queryid);
+		pgscale_row_text(&row, pgscale_wait_event_type(e->key.wait_event));
+		pgscale_row_text(&row, pgscale_wait_event_name(e->key.wait_event));
+		pgscale_row_put(&row, BoolGetDatum(pgscale_wait_is_idle(e->key.kind, e->key.wait_event)), false);
+		pgscale_row_put(&row, Int64GetDatum((int64) e->samples), false);
+		pgscale_row_float8(&row, (double) e->ns / 1e6);
+		pgscale_row_text(&row, application_name);
+		pgscale_row_put(&row, address ? DirectFunctionCall1(inet_in, CStringGetDatum(address)) : (Datum) 0, address == NULL);
+		pgscale_row_id(&row, e->key.plan_id);
+		pgscale_row_end(&row, rsinfo);
 	}
 	return (Datum) 0;
 }

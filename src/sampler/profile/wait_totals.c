@@ -30,10 +30,10 @@
 #include "port/atomics.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
-#include "utils/tuplestore.h"
 
 #include "base/pg_compat.h"
 #include "base/preload.h"
+#include "base/row_builder.h"
 #include "base/wait_events.h"
 #include "sampler/profile/profile.h"
 #include "sampler/samples.h"
@@ -177,16 +177,15 @@ pgscale_wait_totals(PG_FUNCTION_ARGS)
 	{
 		Row		   *row = &totals->rows[i];
 		const bool	rest = (row->wait_event & REST_OF_CLASS) == REST_OF_CLASS;
-		Datum		values[5];
-		bool		nulls[5] = {0};
+		PgscaleRow	columns = {0};
 
-		values[0] = CStringGetTextDatum(row->kind == PGSCALE_PROC_OTHER ? "other" : pgscale_sampler_type_name(row->kind));
-		values[1] = CStringGetTextDatum(pgscale_wait_event_type(rest && row->kind != PGSCALE_PROC_OTHER ?
-																row->wait_event & PGSCALE_WAIT_CLASS : row->wait_event));
-		values[2] = CStringGetTextDatum(rest ? "other" : pgscale_wait_event_name(row->wait_event));
-		values[3] = Float8GetDatum((double) pg_atomic_read_u64(&row->ns) / 1e6);
-		values[4] = TimestampTzGetDatum((TimestampTz) pg_atomic_read_u64(&totals->reset_at));
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+		pgscale_row_text(&columns, row->kind == PGSCALE_PROC_OTHER ? "other" : pgscale_sampler_type_name(row->kind));
+		pgscale_row_text(&columns, pgscale_wait_event_type(rest && row->kind != PGSCALE_PROC_OTHER ?
+														   row->wait_event & PGSCALE_WAIT_CLASS : row->wait_event));
+		pgscale_row_text(&columns, rest ? "other" : pgscale_wait_event_name(row->wait_event));
+		pgscale_row_float8(&columns, (double) pg_atomic_read_u64(&row->ns) / 1e6);
+		pgscale_row_put(&columns, TimestampTzGetDatum((TimestampTz) pg_atomic_read_u64(&totals->reset_at)), false);
+		pgscale_row_end(&columns, rsinfo);
 	}
 	return (Datum) 0;
 }
