@@ -59,9 +59,7 @@
 #include "base/row_builder.h"
 #include "base/units.h"
 #include "base/wait_events.h"
-#include "sampler/blocker_profile.h"
 #include "sampler/samples.h"
-#include "sampler/worker_types.h"
 
 /* Between two readings of the lock manager. */
 #define READ_NS			NS_PER_S

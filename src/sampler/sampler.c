@@ -45,7 +45,6 @@
 #include "base/worker.h"
 #include "sampler/past/history.h"
 #include "sampler/profile/profile.h"
-#include "sampler/profile/session_labels.h"
 #include "sampler/sampler.h"
 #include "sampler/samples.h"
 

@@ -32,9 +32,7 @@
 #include "base/wait_events.h"
 #include "sampler/past/history.h"
 #include "sampler/profile/profile.h"
-#include "sampler/profile/session_labels.h"
 #include "sampler/samples.h"
-#include "sampler/worker_types.h"
 
 /* To be changed with the format of the header, of the totals or of an entry; of a span or of a sample. */
 #define PROFILE_FORMAT	0x70677334

@@ -32,9 +32,7 @@
 #include "base/processes.h"
 #include "base/wait_events.h"
 #include "sampler/profile/profile.h"
-#include "sampler/profile/session_labels.h"
 #include "sampler/samples.h"
-#include "sampler/worker_types.h"
 
 /* How many different waits of one statement are parked. */
 #define MAX_PARKED		4

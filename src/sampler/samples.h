@@ -13,9 +13,9 @@
 #include "postgres.h"
 
 #include "datatype/timestamp.h"
+#include "postmaster/bgworker.h"
 
 #include "base/processes.h"
-#include "sampler/blocker_profile.h"
 #include "sampler/profile/profile.h"
 #include "sampler/sampler.h"
 
@@ -44,6 +44,21 @@ typedef struct PgscaleSamplerTick
 	int64		found_idle_ns;
 	int64		found_in_transaction_ns;
 } PgscaleSamplerTick;
+
+/* An entry of the profile of blockers; zeroes: none. */
+typedef struct PgscaleSamplerRoot
+{
+	uint32		entry;
+	uint32		born;
+} PgscaleSamplerRoot;
+
+/* The blockers of a lock wait: process IDs; 0: a prepared transaction, which has none.  And the root's entry. */
+typedef struct PgscaleSamplerBlocked
+{
+	int			blocker;
+	int			root;
+	PgscaleSamplerRoot entry;
+} PgscaleSamplerBlocked;
 
 /* What a tick has found of a process: made once, for all that count it. */
 typedef struct PgscaleSamplerTickSample
@@ -140,6 +155,39 @@ extern void pgscale_sampler_cpu_leave(int slot);
 /* sampler_files.c: in the postmaster, while there is no other process, keeps the profile and the history over a restart. */
 extern void pgscale_sampler_files_save(void);
 extern void pgscale_sampler_files_load(void);
+
+/* blocker_profile.c: the blockers of long lock waits, and the time of lock waits by root blocker */
+
+/*
+ * In any process: a copy of the entries, and the name of the application of a sample's
+ * root; NULL if its entry has gone, or is not for the role that reads it.
+ */
+typedef struct PgscaleSamplerRoots PgscaleSamplerRoots;
+
+extern PgscaleSamplerRoots *pgscale_sampler_roots_copy(void);
+extern const char *pgscale_sampler_root_application(const PgscaleSamplerRoots *copy, const PgscaleSamplerRoot *root);
+
+/* worker_types.c: the type of a background worker, as a number */
+
+typedef char PgscaleSamplerTypeName[BGW_MAXLEN];
+
+/*
+ * The kind of the background workers of a type.  In the sampler, or before there
+ * is one.  The server's own kind for all of them, if there are too many types.
+ */
+extern PgscaleProcKind pgscale_sampler_type_kind(const char *name);
+
+/*
+ * The kind of a running background worker, by its pid.  Returns false if it is unknown
+ * at this moment.  Call it in the sampler.
+ */
+extern bool pgscale_sampler_type_of_worker(int pid, PgscaleProcKind *kind);
+
+/* How any kind is called, as in pg_stat_activity.backend_type. */
+extern const char *pgscale_sampler_type_name(PgscaleProcKind kind);
+
+/* The types that are known: kinds PGSCALE_PROC_FIRST_TYPE and on. */
+extern int	pgscale_sampler_types(const PgscaleSamplerTypeName * *names);
 
 /* nested_queries.c: in the postmaster, installs the hooks. */
 extern void pgscale_sampler_nested_install(void);

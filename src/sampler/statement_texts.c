@@ -224,13 +224,6 @@ find_statement(int64 queryid, uint64 hash, Oid userid)
 	return NULL;
 }
 
-static uint64
-hash_of_query(const char *query)
-{
-	/* 0 stands for none */
-	return hash_bytes_extended((const unsigned char *) query, strlen(query), 0) | 1;
-}
-
 static void
 see_statement(LongStatement *statement, int64 ran_us)
 {
@@ -296,7 +289,8 @@ add_statement(const LongSession *session)
 		return;
 	if (read.queryid == 0)
 	{
-		hash = hash_of_query(read.query);
+		/* 0 stands for none */
+		hash = hash_bytes_extended((const unsigned char *) read.query, strlen(read.query), 0) | 1;
 		hashed[session->slot].activity_start = read.activity_start;
 		hashed[session->slot].hash = hash;
 	}

@@ -27,7 +27,6 @@
 
 #include "base/pg_compat.h"
 #include "sampler/samples.h"
-#include "sampler/worker_types.h"
 
 typedef struct Types
 {

@@ -42,10 +42,8 @@
 #include "base/row_builder.h"
 #include "base/units.h"
 #include "base/wait_events.h"
-#include "sampler/blocker_profile.h"
 #include "sampler/past/history.h"
 #include "sampler/samples.h"
-#include "sampler/worker_types.h"
 
 /* How far two stored ticks may be apart by the wall clock, beyond the time that the second one stands for. */
 #define SPAN_SLACK_US	(250 * 1000)

@@ -16,7 +16,7 @@
 #include "datatype/timestamp.h"
 
 #include "base/processes.h"
-#include "sampler/blocker_profile.h"
+#include "sampler/samples.h"
 
 /* A pid that is not known; 0 is a prepared transaction. */
 #define PGSCALE_SAMPLER_NO_PID	(-1)

@@ -132,20 +132,6 @@ item_by(const char *by)
 			 errhint("Use event, class, query, database, user, application, backend_type or blocker.")));
 }
 
-static bool
-is_session_sum(const ItemsQuery *query, const PgscaleSamplerPastSum *sum)
-{
-	return pgscale_sampler_past_is_session(pgscale_sampler_past_text(query->past->texts, sum->key.of.backend_type));
-}
-
-/* Of server processes nothing but their type matters. */
-static bool
-is_wanted_sum(const ItemsQuery *query, const PgscaleSamplerPastSum *sum)
-{
-	return (!query->of_one_query || sum->key.of.queryid == query->queryid) &&
-		(query->by == BY_BACKEND_TYPE || is_session_sum(query, sum));
-}
-
 static PastItemKey
 item_of(const ItemsQuery *query, const PgscaleSamplerPastSum *sum)
 {
@@ -271,13 +257,15 @@ sum_by_item(const ItemsQuery *query, int64 *n, double *database_ms)
 	for (int64 i = 0; i < past->nsums; i++)
 	{
 		const PgscaleSamplerPastSum *sum = &past->sums[i];
-		const bool	session = is_session_sum(query, sum);
+		const bool	session = pgscale_sampler_past_is_session(pgscale_sampler_past_text(past->texts, sum->key.of.backend_type));
 		PastItemKey key;
 
 		CHECK_FOR_INTERRUPTS();
 		if (session)
 			*database_ms += sum->ms;
-		if (!is_wanted_sum(query, sum))
+		/* of server processes nothing but their type matters */
+		if ((query->of_one_query && sum->key.of.queryid != query->queryid) ||
+			(query->by != BY_BACKEND_TYPE && !session))
 			continue;
 		key = item_of(query, sum);
 		item = add_item_time(hash, &key, sum->ms);

@@ -115,20 +115,6 @@ PG_FUNCTION_INFO_V1(pgscale_past_waits);
 PG_FUNCTION_INFO_V1(pgscale_past_coverage);
 PG_FUNCTION_INFO_V1(pgscale_past_keep);
 
-static PgscaleSamplerPastTexts *
-past_texts_create(void)
-{
-	PgscaleSamplerPastTexts *texts = palloc(sizeof(PgscaleSamplerPastTexts));
-
-	texts->context = CurrentMemoryContext;
-	texts->hash = texts_create(CurrentMemoryContext, 256, NULL);
-	texts->size = 256;
-	texts->texts = palloc(texts->size * sizeof(char *));
-	texts->texts[0] = NULL;
-	texts->n = 1;
-	return texts;
-}
-
 PgscaleSamplerPastText
 pgscale_sampler_past_number_of(PgscaleSamplerPastTexts *texts, const char *bytes, int len)
 {
@@ -271,7 +257,17 @@ pgscale_sampler_past_create(uint32 parts, int64 row_us, PgscaleSamplerPastTexts 
 
 	past->parts = parts;
 	past->row_us = row_us;
-	past->texts = texts ? texts : past_texts_create();
+	if (!texts)
+	{
+		texts = palloc(sizeof(PgscaleSamplerPastTexts));
+		texts->context = CurrentMemoryContext;
+		texts->hash = texts_create(CurrentMemoryContext, 256, NULL);
+		texts->size = 256;
+		texts->texts = palloc(texts->size * sizeof(char *));
+		texts->texts[0] = NULL;
+		texts->n = 1;
+	}
+	past->texts = texts;
 	if (parts & PGSCALE_PAST_WAITS)
 		past->hash = past_sums_create(CurrentMemoryContext, 1024, NULL);
 	past->spans_size = 256;

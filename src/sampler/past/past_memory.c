@@ -41,11 +41,10 @@
 #include "base/preload.h"
 #include "base/texts.h"
 #include "base/wait_events.h"
-#include "sampler/blocker_profile.h"
 #include "sampler/past/history.h"
 #include "sampler/past/past.h"
-#include "sampler/profile/session_labels.h"
-#include "sampler/worker_types.h"
+#include "sampler/profile/profile.h"
+#include "sampler/samples.h"
 
 /* Hashed and compared as bytes. */
 typedef struct HistoryWaitKey

@@ -158,16 +158,6 @@ cpu_end_parts(CpuAccount *account)
 	account->nparts = 0;
 }
 
-static void
-cpu_close(CpuAccount *account)
-{
-	if (account->fd < 0)
-		return;
-	close(account->fd);
-	ReleaseExternalFD();
-	account->fd = -1;
-}
-
 /* What was counted before is not split any more: after a reset, or a pause. */
 static void
 cpu_stop(void)
@@ -400,7 +390,12 @@ pgscale_sampler_cpu_leave(int slot)
 	}
 	cpu_end_parts(account);
 	account->pid = 0;
-	cpu_close(account);
+	if (account->fd >= 0)
+	{
+		close(account->fd);
+		ReleaseExternalFD();
+		account->fd = -1;
+	}
 }
 
 static void

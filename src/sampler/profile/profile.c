@@ -44,9 +44,7 @@
 #include "base/row_builder.h"
 #include "base/wait_events.h"
 #include "sampler/profile/profile.h"
-#include "sampler/profile/session_labels.h"
 #include "sampler/samples.h"
-#include "sampler/worker_types.h"
 
 /* Entries whose changes readers see together. */
 #define CHUNK_ENTRIES	64

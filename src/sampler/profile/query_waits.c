@@ -47,14 +47,6 @@ typedef struct Obstacle
 	const char *action;
 } Obstacle;
 
-/* A session can give a setting of a library that is not loaded a value: a placeholder. */
-static bool
-statements_loaded(void)
-{
-	return GetConfigOption("pg_stat_statements.max", true, false) &&
-		!(GetConfigOptionFlags("pg_stat_statements.max", true) & GUC_CUSTOM_PLACEHOLDER);
-}
-
 /*
  * The view pg_stat_statements if it can be read, or InvalidOid and the obstacle.
  * Before 1.8 it has other columns, which is an obstacle unless any version will do.
@@ -64,7 +56,12 @@ statements_view(bool any_version, Obstacle *obstacle)
 {
 	Oid			view;
 
-	if (!statements_loaded())
+	/*
+	 * A session can give a setting of a library that is not loaded a value: a
+	 * placeholder.
+	 */
+	if (!GetConfigOption("pg_stat_statements.max", true, false) ||
+		(GetConfigOptionFlags("pg_stat_statements.max", true) & GUC_CUSTOM_PLACEHOLDER))
 	{
 		obstacle->reason = "pg_stat_statements is not loaded, so only long statements have texts";
 		obstacle->action = "add pg_stat_statements to shared_preload_libraries and restart";
@@ -107,22 +104,6 @@ pgscale_query_waits_statements(PG_FUNCTION_ARGS)
 	PG_RETURN_NULL();
 }
 
-/* Size of the file that pg_stat_statements reads into private memory as a whole, for one text, too. */
-static int64
-text_file_bytes(void)
-{
-	struct stat file;
-
-	return stat(TEXT_FILE, &file) == 0 ? file.st_size : 0;
-}
-
-/* Is it the turn of a round of the archive, which comes each minute?  The larger the file, the more rarely. */
-static bool
-is_turn(int64 bytes)
-{
-	return GetCurrentTransactionStartTimestamp() / USECS_PER_MINUTE % (1 + bytes / BYTES_PER_MINUTE) == 0;
-}
-
 /*
  * pgscale_internal.query_waits_text_fits(missed): may this process read all texts now?  Not if they are larger than a hash
  * table may become.  If a client misses some for that reason, one notice for its statement says so.
@@ -131,10 +112,21 @@ Datum
 pgscale_query_waits_text_fits(PG_FUNCTION_ARGS)
 {
 	static TimestampTz noticed = 0;
-	const int64 bytes = text_file_bytes();
+	struct stat file;
 
+	/*
+	 * pg_stat_statements reads it into private memory as a whole, for one
+	 * text, too
+	 */
+	const int64 bytes = stat(TEXT_FILE, &file) == 0 ? file.st_size : 0;
+
+	/*
+	 * The archive has a round each minute: the larger the file, the more
+	 * rarely is its turn.
+	 */
 	if (bytes <= (int64) get_hash_memory_limit())
-		PG_RETURN_BOOL(MyBackendType != B_BG_WORKER || is_turn(bytes));
+		PG_RETURN_BOOL(MyBackendType != B_BG_WORKER ||
+					   GetCurrentTransactionStartTimestamp() / USECS_PER_MINUTE % (1 + bytes / BYTES_PER_MINUTE) == 0);
 	if (PG_GETARG_BOOL(0) && MyBackendType == B_BACKEND && noticed != GetCurrentStatementStartTimestamp())
 	{
 		noticed = GetCurrentStatementStartTimestamp();

@@ -41,7 +41,7 @@
 #include "base/change_count.h"
 #include "base/pg_compat.h"
 #include "base/processes.h"
-#include "sampler/profile/session_labels.h"
+#include "sampler/profile/profile.h"
 #include "sampler/samples.h"
 
 /* Without any, and the last for all that have no number of their own. */

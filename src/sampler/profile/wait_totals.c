@@ -37,7 +37,6 @@
 #include "base/wait_events.h"
 #include "sampler/profile/profile.h"
 #include "sampler/samples.h"
-#include "sampler/worker_types.h"
 
 /* A row for each pair, then for the type and class; the last one is for all others. */
 #define MAX_ROWS		512
@@ -79,27 +78,18 @@ totals_init(void)
 		pg_atomic_init_u64(&totals->rows[i].ns, 0);
 }
 
-/* The row of a pair, or NULL. */
-static Row *
-totals_find(PgscaleProcKind kind, uint32 wait_event)
-{
-	const uint32 used = pg_atomic_read_u32(&totals->used);
-
-	for (uint32 i = 0; i < used; i++)
-		if (totals->rows[i].wait_event == wait_event && totals->rows[i].kind == kind)
-			return &totals->rows[i];
-	return NULL;
-}
-
-/* The same, made if there are less rows than that; else NULL. */
+/* The row of a pair, made if there are fewer rows than that; else NULL. */
 static Row *
 totals_find_or_make(PgscaleProcKind kind, uint32 wait_event, uint32 limit)
 {
 	const uint32 used = pg_atomic_read_u32(&totals->used);
-	Row		   *row = totals_find(kind, wait_event);
+	Row		   *row;
 
-	if (row || used >= limit)
-		return row;
+	for (uint32 i = 0; i < used; i++)
+		if (totals->rows[i].wait_event == wait_event && totals->rows[i].kind == kind)
+			return &totals->rows[i];
+	if (used >= limit)
+		return NULL;
 	Assert(used < MAX_ROWS);
 	row = &totals->rows[used];
 	row->kind = kind;
