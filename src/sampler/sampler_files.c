@@ -5,7 +5,7 @@
  *
  * Each has a file (base/saved_file.c): a header; the totals of the profile, or the spans of
  * the history; the types of background workers and the applications that the items refer to;
- * the items, which are the profile's entries or the newest samples, as they are in memory.
+ * and the items, which are the profile's entries or the newest samples, as they are in memory.
  * Times are of the wall clock, so they stay true; the time without a server is not in any
  * span.
  *
@@ -64,7 +64,7 @@ typedef struct FileHeader
 	uint32		nnames;			/* of applications: only in the history */
 } FileHeader;
 
-/* What a file holds, in this order.  The items may be in two parts. */
+/* What a file holds, in this order. */
 typedef struct FileContents
 {
 	FileHeader	header;
@@ -75,9 +75,7 @@ typedef struct FileContents
 	};
 	PgscaleSamplerTypeName types[PGSCALE_PROC_TYPES];
 	PgscaleSamplerName names[MAX_NAMES];
-	const void *items[2];
-	uint64		nitems[2];
-	void	   *read;			/* all items, when it was read */
+	void	   *items;			/* all in one piece, when it was read */
 } FileContents;
 
 /* One of the two files. */
@@ -96,41 +94,6 @@ typedef struct FileKind
 	void		(*restore) (FileContents *contents);
 } FileKind;
 
-/* A part of the file, which may be empty. */
-typedef struct FilePart
-{
-	const void *bytes;
-	Size		size;
-} FilePart;
-
-#define FILE_PARTS	6
-
-static void
-parts_of_file(const FileKind *kind, const FileContents *contents, FilePart parts[FILE_PARTS])
-{
-	parts[0] = (FilePart)
-	{
-		&contents->header, sizeof(contents->header)
-	};
-	parts[1] = (FilePart)
-	{
-		&contents->totals, kind->summary_size
-	};
-	parts[2] = (FilePart)
-	{
-		contents->types, contents->header.ntypes * sizeof(*contents->types)
-	};
-	parts[3] = (FilePart)
-	{
-		contents->names, contents->header.nnames * sizeof(*contents->names)
-	};
-	for (int i = 0; i < 2; i++)
-		parts[4 + i] = (FilePart)
-	{
-		contents->items[i], contents->nitems[i] * kind->item_size
-	};
-}
-
 /* In place of writing. */
 static void
 log_not_kept(const char *what)
@@ -141,28 +104,29 @@ log_not_kept(const char *what)
 			 errdetail("The sampler ended in the middle of a change, or there is no memory.")));
 }
 
-/* Writes the summary, the items, and as many applications. */
+/* Writes the contents with as many applications, and the items in two parts, which may be empty. */
 static void
-write_samples(const FileKind *kind, FileContents *contents, uint32 nnames)
+write_samples(const FileKind *kind, FileContents *contents, uint32 nnames, const void *const items[2], const uint64 nitems[2])
 {
 	FileHeader *header = &contents->header;
 	const		PgscaleSamplerTypeName *types;
-	FilePart	parts[FILE_PARTS];
 	PgscaleSavedFile file;
 
 	memset(header, 0, sizeof(*header));
 	header->format = kind->format;
 	header->catversion = CATALOG_VERSION_NO;
 	header->item_size = kind->item_size;
-	header->nitems = contents->nitems[0] + contents->nitems[1];
+	header->nitems = nitems[0] + nitems[1];
 	header->ntypes = pgscale_sampler_types(&types);
-	memcpy(contents->types, types, header->ntypes * sizeof(*types));
 	header->nnames = nnames;
-	parts_of_file(kind, contents, parts);
 
 	pgscale_saved_begin(&file, kind->path);
-	for (int i = 0; i < FILE_PARTS; i++)
-		pgscale_saved_put(&file, parts[i].bytes, parts[i].size);
+	pgscale_saved_put(&file, header, sizeof(*header));
+	pgscale_saved_put(&file, &contents->totals, kind->summary_size);
+	pgscale_saved_put(&file, types, header->ntypes * sizeof(*types));
+	pgscale_saved_put(&file, contents->names, nnames * sizeof(*contents->names));
+	for (int i = 0; i < 2; i++)
+		pgscale_saved_put(&file, items[i], nitems[i] * kind->item_size);
 	(void) pgscale_saved_end(&file, LOG, NULL);
 }
 
@@ -171,8 +135,7 @@ static const char *
 read_samples(const FileKind *kind, PgscaleSavedFile *file, FileContents *contents)
 {
 	FileHeader *header = &contents->header;
-	FilePart	parts[FILE_PARTS];
-	Size		size = 0;
+	Size		items_size;
 
 	if (!pgscale_saved_get(file, header, sizeof(*header)))
 		return file->problem;
@@ -182,18 +145,16 @@ read_samples(const FileKind *kind, PgscaleSavedFile *file, FileContents *content
 		return "another major version wrote it";
 	if (header->nitems > kind->max_items || header->ntypes > PGSCALE_PROC_TYPES || header->nnames > kind->max_names)
 		return "its size is wrong";
-	contents->read = palloc_extended(Max(1, header->nitems) * (Size) kind->item_size, MCXT_ALLOC_HUGE);
-	contents->items[0] = contents->read;
-	contents->nitems[0] = header->nitems;
-	parts_of_file(kind, contents, parts);
-	/* The header is read. */
-	for (int i = 1; i < FILE_PARTS; i++)
-		size += parts[i].size;
-	if (file->left != size)
+	items_size = header->nitems * (Size) kind->item_size;
+	if (!pgscale_saved_get(file, &contents->totals, kind->summary_size) ||
+		!pgscale_saved_get(file, contents->types, header->ntypes * sizeof(*contents->types)) ||
+		!pgscale_saved_get(file, contents->names, header->nnames * sizeof(*contents->names)))
+		return file->problem;
+	if (file->left != items_size)
 		return "its size is wrong";
-	for (int i = 1; i < FILE_PARTS; i++)
-		if (!pgscale_saved_get(file, (void *) parts[i].bytes, parts[i].size))
-			return file->problem;
+	contents->items = palloc_extended(Max(1, items_size), MCXT_ALLOC_HUGE);
+	if (!pgscale_saved_get(file, contents->items, items_size))
+		return file->problem;
 
 	for (uint32 i = 0; i < header->ntypes; i++)
 		if (contents->types[i][0] == '\0' || memchr(contents->types[i], '\0', BGW_MAXLEN) == NULL)
@@ -216,8 +177,8 @@ load_samples(const FileKind *kind)
 	file.problem = read_samples(kind, &file, contents);
 	if (file.problem == NULL)
 		kind->restore(contents);
-	if (contents->read)
-		pfree(contents->read);
+	if (contents->items)
+		pfree(contents->items);
 	pfree(contents);
 	pgscale_saved_close(&file, true, kind->lost, NULL);
 }
@@ -303,7 +264,7 @@ static const char *
 check_profile(const FileContents *contents)
 {
 	const PgscaleSamplerProfileTotals *totals = &contents->totals;
-	const PgscaleSamplerProfileEntry *entries = contents->items[0];
+	const PgscaleSamplerProfileEntry *entries = contents->items;
 	uint64		samples = 0;
 	uint64		ns = 0;
 
@@ -326,7 +287,7 @@ check_profile(const FileContents *contents)
 static void
 restore_profile(FileContents *contents)
 {
-	PgscaleSamplerProfileEntry *entries = contents->read;
+	PgscaleSamplerProfileEntry *entries = contents->items;
 	PgscaleProcKind kinds[PGSCALE_PROC_TYPES];
 
 	kinds_of_types(contents, kinds);
@@ -393,7 +354,7 @@ spans_are_possible(const PgscaleSamplerSpans *spans, uint32 nsamples)
 static const char *
 check_history(const FileContents *contents)
 {
-	const PgscaleSamplerSample *samples = contents->items[0];
+	const PgscaleSamplerSample *samples = contents->items;
 
 	if (!spans_are_possible(&contents->spans, contents->header.nitems))
 		return "it has times that cannot be";
@@ -411,7 +372,7 @@ static void
 restore_history(FileContents *contents)
 {
 	const FileHeader *header = &contents->header;
-	PgscaleSamplerSample *samples = contents->read;
+	PgscaleSamplerSample *samples = contents->items;
 	PgscaleProcKind kinds[PGSCALE_PROC_TYPES];
 	uint16		labels[MAX_NAMES + 1] = {0};
 
@@ -460,10 +421,11 @@ pgscale_sampler_files_save(void)
 
 	if (pgscale_sampler_profile_at_rest(&snapshot))
 	{
+		const void *entries[] = {snapshot.entries, NULL};
+		const uint64 n[] = {snapshot.nentries, 0};
+
 		contents.totals = snapshot.totals;
-		contents.items[0] = snapshot.entries;
-		contents.nitems[0] = snapshot.nentries;
-		write_samples(&profile_kind, &contents, 0);
+		write_samples(&profile_kind, &contents, 0, entries, n);
 	}
 	else
 		log_not_kept("the wait profile");
@@ -472,12 +434,9 @@ pgscale_sampler_files_save(void)
 		log_not_kept("the wait history");
 	else if (history.spans.n > 0)
 	{
+		const void *samples[] = {history.samples[0], history.samples[1]};
+
 		contents.spans = history.spans;
-		for (int i = 0; i < 2; i++)
-		{
-			contents.items[i] = history.samples[i];
-			contents.nitems[i] = history.n[i];
-		}
-		write_samples(&history_kind, &contents, pgscale_sampler_label_names(contents.names, MAX_NAMES));
+		write_samples(&history_kind, &contents, pgscale_sampler_label_names(contents.names, MAX_NAMES), samples, history.n);
 	}
 }
