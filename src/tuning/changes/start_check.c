@@ -61,15 +61,6 @@ typedef struct Change
 	const char *force;
 } Change;
 
-static bool
-is_one_of(const char *setting, const char *const *names)
-{
-	for (; *names; names++)
-		if (pg_strcasecmp(setting, *names) == 0)
-			return true;
-	return false;
-}
-
 /* What the server would find in its command line or its files, with the change; NULL: nothing, or this major has not got it. */
 static const char *
 line_coming(const Change *change, const char *name)
@@ -171,8 +162,6 @@ check_wal_level(const Change *change)
 	const bool	raised = pgscale_compat_find_setting("effective_wal_level") != NULL;
 	int64		level;
 
-	if (pg_strcasecmp(change->setting, "wal_level") != 0)
-		return;
 	level = number_coming(change, "wal_level");
 	if (level == WAL_LEVEL_MINIMAL && pgscale_tuning_journal_number("SELECT count(*) FROM pg_replication_slots WHERE NOT temporary", NULL) > 0)
 		start_refuse(change, "There are replication slots, which need more than a minimal \"wal_level\".");
@@ -353,8 +342,6 @@ check_server(const Change *change)
 			 errdetail("%s", with.says)));
 }
 
-static const char *const socket_settings[] = {"unix_socket_directories", "unix_socket_group", "port", NULL};
-
 /* One that it can make is enough; but a group that there is not is in the way of all. */
 static void
 check_sockets(const Change *change)
@@ -366,8 +353,6 @@ check_sockets(const Change *change)
 	int64		port;
 	bool		usable = false;
 
-	if (!is_one_of(change->setting, socket_settings))
-		return;
 	if (!SplitDirectoriesString(pstrdup(text_coming(change, "unix_socket_directories", DEFAULT_PGSOCKET_DIR)), ',', &folders) ||
 		folders == NIL)
 		return;
@@ -387,8 +372,6 @@ check_sockets(const Change *change)
 		start_refuse(change, psprintf("There is no group \"%s\" to own the sockets.", group));
 }
 
-static const char *const log_settings[] = {"logging_collector", "log_directory", NULL};
-
 /* It makes the folder, but not the one above. */
 static void
 check_log(const Change *change)
@@ -396,7 +379,7 @@ check_log(const Change *change)
 	const char *folder;
 	char	   *above;
 
-	if (!is_one_of(change->setting, log_settings) || !number_coming(change, "logging_collector"))
+	if (!number_coming(change, "logging_collector"))
 		return;
 	folder = text_coming(change, "log_directory", "log");
 	above = make_absolute_path(folder);
@@ -549,11 +532,6 @@ try_queues(int64 n, unsigned int entries)
 	return error;
 }
 
-static const char *const queue_settings[] = {
-	"io_method", "io_max_concurrency", "max_connections", "max_worker_processes", "max_wal_senders", "autovacuum_worker_slots",
-	"shared_buffers", NULL
-};
-
 /* So many processes have a queue, at least. */
 static const char *const queue_owners[] = {"max_connections", "max_worker_processes", "max_wal_senders", "autovacuum_worker_slots"};
 
@@ -567,7 +545,7 @@ check_io_uring(const Change *change)
 	int64		entries;
 	int			error;
 
-	if (!is_one_of(change->setting, queue_settings) || pg_strcasecmp(text_coming(change, "io_method", ""), "io_uring") != 0)
+	if (pg_strcasecmp(text_coming(change, "io_method", ""), "io_uring") != 0)
 		return;
 	for (int i = 0; i < lengthof(queue_owners); i++)
 	{
@@ -590,8 +568,6 @@ check_io_uring(const Change *change)
 		start_refuse(change, psprintf("\"io_method\" would be io_uring, and the kernel does not set up the queues: %s.", strerror(error)));
 }
 
-static const char *const wal_sizes[] = {"max_wal_size", "min_wal_size", "wal_keep_size", NULL};
-
 /*
  * Has the disk of pg_wal the room that it may then take?  The server ends when that disk is full, and does
  * not start before there is room.
@@ -602,8 +578,6 @@ check_wal_disk(const Change *change)
 	const double room = pgscale_wal_disk_room();
 	double		needs;
 
-	if (!is_one_of(change->setting, wal_sizes))
-		return;
 	needs = (double) number_coming(change, change->setting) * PGSCALE_MB;
 	if (number_coming(change, change->setting) <= number_now(change->setting) || needs <= PGSCALE_WAL_DISK_TAKEN * room)
 		return;
@@ -620,7 +594,7 @@ check_wal_disk(const Change *change)
 static void
 check_patroni(const Change *change)
 {
-	if (pg_strcasecmp(change->setting, "synchronous_standby_names") != 0 || !pgscale_node_has_patroni())
+	if (!pgscale_node_has_patroni())
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -629,19 +603,12 @@ check_patroni(const Change *change)
 			 errhint("Change synchronous_mode by patronictl edit-config; %s skips this check.", change->force)));
 }
 
-static const char *const followed[] = {
-	"max_connections", "max_worker_processes", "max_wal_senders", "max_prepared_transactions", "max_locks_per_transaction", NULL
-};
-
 /* What standbys must have as well; whether they do is not known here. */
 static void
 notify_standbys(const Change *change)
 {
-	int64		value;
+	const int64 value = number_coming(change, change->setting);
 
-	if (!is_one_of(change->setting, followed))
-		return;
-	value = number_coming(change, change->setting);
 	if (value > number_now(change->setting) &&
 		pgscale_tuning_journal_number("SELECT count(*) FROM pg_stat_replication r WHERE state IN ('streaming', 'catchup') AND NOT EXISTS"
 									  " (SELECT FROM pg_replication_slots s WHERE s.active_pid = r.pid AND s.slot_type = 'logical')", NULL) > 0)
@@ -652,19 +619,41 @@ notify_standbys(const Change *change)
 				 errhint("Set it on the standbys and restart them, before this server is restarted.")));
 }
 
+/* The checks, and the settings that each is about; none: it sees to that itself. */
+static const struct
+{
+	void		(*check) (const Change *change);
+	const char *settings[8];
+}			checks[] = {
+	{check_libraries},
+	{check_server},
+	{check_wal_level, {"wal_level"}},
+	{check_room},
+	{check_sockets, {"unix_socket_directories", "unix_socket_group", "port"}},
+	{check_log, {"logging_collector", "log_directory"}},
+	{check_io_uring, {
+			"io_method", "io_max_concurrency", "max_connections", "max_worker_processes", "max_wal_senders",
+			"autovacuum_worker_slots", "shared_buffers"
+	}},
+	{check_wal_disk, {"max_wal_size", "min_wal_size", "wal_keep_size"}},
+	{check_patroni, {"synchronous_standby_names"}},
+	{notify_standbys, {
+			"max_connections", "max_worker_processes", "max_wal_senders", "max_prepared_transactions", "max_locks_per_transaction"
+	}},
+};
+
 void
 pgscale_tuning_start_check(const char *setting, const char *value, const char *force)
 {
 	Change		change = {setting, value, force};
 
-	check_libraries(&change);
-	check_server(&change);
-	check_wal_level(&change);
-	check_room(&change);
-	check_sockets(&change);
-	check_log(&change);
-	check_io_uring(&change);
-	check_wal_disk(&change);
-	check_patroni(&change);
-	notify_standbys(&change);
+	for (int i = 0; i < lengthof(checks); i++)
+	{
+		const char *const *about = checks[i].settings;
+
+		while (*about && pg_strcasecmp(*about, setting) != 0)
+			about++;
+		if (*about || !checks[i].settings[0])
+			checks[i].check(&change);
+	}
 }
