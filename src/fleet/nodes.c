@@ -101,15 +101,6 @@ pgscale_fleet_validate(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-static UserMapping *
-find_user_mapping(Oid server)
-{
-	if (!SearchSysCacheExists2(USERMAPPINGUSERSERVER, ObjectIdGetDatum(GetUserId()), ObjectIdGetDatum(server)) &&
-		!SearchSysCacheExists2(USERMAPPINGUSERSERVER, ObjectIdGetDatum(InvalidOid), ObjectIdGetDatum(server)))
-		return NULL;
-	return GetUserMapping(GetUserId(), server);
-}
-
 static void
 add_parameter(PgscaleFleetNode *node, int *n, const char *keyword, const char *value)
 {
@@ -134,12 +125,13 @@ read_node(Oid serverid)
 		node->trouble = psprintf("permission denied for foreign server %s; GRANT USAGE ON FOREIGN SERVER gives it", node->name);
 		return node;
 	}
-	mapping = find_user_mapping(serverid);
-	if (mapping == NULL)
+	if (!SearchSysCacheExists2(USERMAPPINGUSERSERVER, ObjectIdGetDatum(GetUserId()), ObjectIdGetDatum(serverid)) &&
+		!SearchSysCacheExists2(USERMAPPINGUSERSERVER, ObjectIdGetDatum(InvalidOid), ObjectIdGetDatum(serverid)))
 	{
 		node->trouble = psprintf("%s has no user mapping for it; CREATE USER MAPPING makes one", GetUserNameFromId(GetUserId(), false));
 		return node;
 	}
+	mapping = GetUserMapping(GetUserId(), serverid);
 
 	node->needs_password = !superuser();
 	node->keywords = palloc0((list_length(server->options) + list_length(mapping->options) + 3) * sizeof(char *));

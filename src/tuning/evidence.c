@@ -43,7 +43,7 @@
 #include "base/units.h"
 #include "base/wait_events.h"
 #include "tuning/evidence.h"
-#include "tuning/wait_kinds.h"
+#include "tuning/tuning.h"
 
 /* That long before a record's end the server is asked to sum up what its backends have written. */
 #define REFRESH_MS		2000

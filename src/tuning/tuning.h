@@ -16,6 +16,9 @@
 
 extern const PgscaleModule pgscale_tuning_module;
 
+/* The kind of an event by its type and name; -1 if it is not a wait of a session at work. */
+extern int	pgscale_tuning_wait_kind(const char *type, const char *name);
+
 /*
  * A window's length of SQL, in milliseconds; an error if it is null or not
  * positive.

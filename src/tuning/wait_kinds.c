@@ -31,7 +31,6 @@
 #include "tuning/findings.h"
 #include "tuning/json.h"
 #include "tuning/tuning.h"
-#include "tuning/wait_kinds.h"
 
 PG_FUNCTION_INFO_V1(pgscale_wait_kind);
 PG_FUNCTION_INFO_V1(pgscale_wait_kinds);
@@ -383,50 +382,39 @@ pgscale_wait_kinds(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* The type of lock that a kind of wait is for, or -1. */
-static int
-lock_type_of(int kind)
-{
-	switch (kind)
-	{
-		case PGSCALE_EVIDENCE_LOCK_EXTEND:
-			return PGSCALE_LOCK_EXTEND;
-		case PGSCALE_EVIDENCE_LOCK_TRANSACTION:
-			return PGSCALE_LOCK_TRANSACTION;
-		case PGSCALE_EVIDENCE_LOCK_TUPLE:
-			return PGSCALE_LOCK_TUPLE;
-		case PGSCALE_EVIDENCE_LOCK_RELATION:
-			return PGSCALE_LOCK_RELATION;
-		case PGSCALE_EVIDENCE_LOCK_ADVISORY:
-			return PGSCALE_LOCK_ADVISORY;
-		case PGSCALE_EVIDENCE_OTHER_LOCK:
-			return PGSCALE_LOCK_OTHER;
-		default:
-			return -1;
-	}
-}
+/* The kind of a wait for each type of lock. */
+static const PgscaleTuningEvidenceWait lock_kinds[PGSCALE_LOCK_TYPES] = {
+	[PGSCALE_LOCK_EXTEND] = PGSCALE_EVIDENCE_LOCK_EXTEND,
+	[PGSCALE_LOCK_TRANSACTION] = PGSCALE_EVIDENCE_LOCK_TRANSACTION,
+	[PGSCALE_LOCK_TUPLE] = PGSCALE_EVIDENCE_LOCK_TUPLE,
+	[PGSCALE_LOCK_RELATION] = PGSCALE_EVIDENCE_LOCK_RELATION,
+	[PGSCALE_LOCK_ADVISORY] = PGSCALE_EVIDENCE_LOCK_ADVISORY,
+	[PGSCALE_LOCK_OTHER] = PGSCALE_EVIDENCE_OTHER_LOCK,
+};
 
 /* What the server counts of a kind of wait; NULL if nothing. */
 static Jsonb *
 server_counts(const PgscaleTuningEvidence *e, int kind)
 {
 	const PgscaleCounters *c = &e->counts;
-	const int	lock = lock_type_of(kind);
 	PgscaleTuningJson json = {0};
 
 	if (e->ns == 0)
 		return NULL;
 	if (kind == PGSCALE_EVIDENCE_LOCK_MANAGER && c->fast_path_exceeded >= 0)
-		pgscale_tuning_json_number(&json, "fast_path_exceeded_per_s", pgscale_tuning_rate(e, c->fast_path_exceeded));
-	else if (lock >= 0 && c->lock_waits[lock] >= 0)
 	{
-		pgscale_tuning_json_number(&json, "long_waits", c->lock_waits[lock]);
-		pgscale_tuning_json_number(&json, "long_wait_ms", c->lock_waits[lock] == 0 ? NAN :
-								   c->lock_wait_us[lock] / 1e3 / c->lock_waits[lock]);
+		pgscale_tuning_json_number(&json, "fast_path_exceeded_per_s", pgscale_tuning_rate(e, c->fast_path_exceeded));
+		return pgscale_tuning_json_end(&json);
 	}
-	else
-		return NULL;
-	return pgscale_tuning_json_end(&json);
+	for (int lock = 0; lock < PGSCALE_LOCK_TYPES; lock++)
+		if (kind == lock_kinds[lock] && c->lock_waits[lock] >= 0)
+		{
+			pgscale_tuning_json_number(&json, "long_waits", c->lock_waits[lock]);
+			pgscale_tuning_json_number(&json, "long_wait_ms", c->lock_waits[lock] == 0 ? NAN :
+									   c->lock_wait_us[lock] / 1e3 / c->lock_waits[lock]);
+			return pgscale_tuning_json_end(&json);
+		}
+	return NULL;
 }
 
 /* pgscale_internal.tuning_since(duration): the same errors as for evidence, and no longer than there can be any. */
