@@ -5,7 +5,6 @@ use strict;
 use warnings;
 use PgscaleTest;
 use PgscaleTuning;
-use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 

@@ -27,12 +27,10 @@ sub file { return slurp_file($node->data_dir . '/postgresql.auto.conf'); }
 
 sub write_file
 {
-    my $text = shift;
+    my $path = $node->data_dir . '/postgresql.auto.conf';
 
-    open my $file, '>', $node->data_dir . '/postgresql.auto.conf' or die $!;
-    print $file $text;
-    close $file;
-    return;
+    unlink $path or die $!;
+    return append_to_file($path, shift);
 }
 
 # The value of a setting's line, as the server itself reads it; undef if there is none.
