@@ -438,24 +438,47 @@ query_rule(const PgscaleTuningRule *rule)
 	return finding;
 }
 
+static int
+by_gain(const ListCell *a, const ListCell *b)
+{
+	double		gain_a = ((const PgscaleTuningFinding *) lfirst(a))->gain;
+	double		gain_b = ((const PgscaleTuningFinding *) lfirst(b))->gain;
+
+	return gain_a > gain_b ? -1 : gain_a < gain_b ? 1 : 0;
+}
+
+/*
+ * The advice that ALTER SYSTEM can follow, the best of each setting, greatest gain first:
+ * for this setting; or with NULL for all, without what is of low confidence.
+ */
 static List *
-all_findings(void)
+advice_to_follow(const char *setting)
 {
 	const PgscaleTuningRule *rule;
 	List	   *findings = NIL;
+	List	   *chosen = NIL;
+	ListCell   *cell;
 
 	for (int i = 0; (rule = pgscale_tuning_rule(i)) != NULL; i++)
 		for (PgscaleTuningFinding *finding = query_rule(rule); finding; finding = finding->next)
-			findings = lappend(findings, finding);
-	return findings;
-}
+			if (finding->verdict == PGSCALE_ADVISES && finding->setting && finding->recommended && !finding->object &&
+				pgscale_compat_find_setting(finding->setting) &&
+				(setting ? pg_strcasecmp(finding->setting, setting) == 0
+				 : finding->confidence && strcmp(finding->confidence, "low") != 0))
+				findings = lappend(findings, finding);
+	list_sort(findings, by_gain);
+	foreach(cell, findings)
+	{
+		PgscaleTuningFinding *finding = lfirst(cell);
+		ListCell   *other;
+		bool		known = false;
 
-/* Is it advice that ALTER SYSTEM can follow? */
-static bool
-can_be_set(const PgscaleTuningFinding *finding)
-{
-	return finding->verdict == PGSCALE_ADVISES && finding->setting && finding->recommended && !finding->object &&
-		pgscale_compat_find_setting(finding->setting);
+		foreach(other, chosen)
+			known |= pg_strcasecmp(((PgscaleTuningFinding *) lfirst(other))->setting, finding->setting) == 0;
+		if (!known)
+			chosen = lappend(chosen, finding);
+	}
+	return chosen;
 }
 
 static void
@@ -490,8 +513,7 @@ pgscale_tuning_apply(PG_FUNCTION_ARGS)
 {
 	bool		reload = bool_argument(fcinfo, 1, "reload");
 	PgscaleTuningChange change = {0};
-	const PgscaleTuningFinding *found = NULL;
-	ListCell   *cell;
+	List	   *advice;
 	char	   *setting;
 
 	change_begin(fcinfo, "apply", reload);
@@ -499,56 +521,15 @@ pgscale_tuning_apply(PG_FUNCTION_ARGS)
 	setting = setting_argument(fcinfo);
 	if (!pgscale_compat_find_setting(setting))
 		(void) pgscale_tuning_line_check(setting, "");
-	foreach(cell, all_findings())
-	{
-		const PgscaleTuningFinding *finding = lfirst(cell);
-
-		if (can_be_set(finding) && pg_strcasecmp(finding->setting, setting) == 0 &&
-			(!found || finding->gain > found->gain))
-			found = finding;
-	}
-	if (!found)
+	advice = advice_to_follow(setting);
+	if (!advice)
 		raise_no_advice(setting);
-	change_follow(&change, found);
+	change_follow(&change, linitial(advice));
 	change_lock();
 	change_remember(&change);
 	check_start(&change);
 	check_old_line(&change);
 	return change_one(fcinfo, &change, reload);
-}
-
-static int
-by_gain(const ListCell *a, const ListCell *b)
-{
-	double		gain_a = ((const PgscaleTuningFinding *) lfirst(a))->gain;
-	double		gain_b = ((const PgscaleTuningFinding *) lfirst(b))->gain;
-
-	return gain_a > gain_b ? -1 : gain_a < gain_b ? 1 : 0;
-}
-
-/* What apply_all() is for: the best advice of each setting, greatest gain first. */
-static List *
-advice_to_follow(void)
-{
-	List	   *findings = all_findings();
-	List	   *chosen = NIL;
-	ListCell   *cell;
-
-	list_sort(findings, by_gain);
-	foreach(cell, findings)
-	{
-		PgscaleTuningFinding *finding = lfirst(cell);
-		ListCell   *other;
-		bool		known = false;
-
-		if (!can_be_set(finding) || !finding->confidence || strcmp(finding->confidence, "low") == 0)
-			continue;
-		foreach(other, chosen)
-			known |= pg_strcasecmp(((PgscaleTuningFinding *) lfirst(other))->setting, finding->setting) == 0;
-		if (!known)
-			chosen = lappend(chosen, finding);
-	}
-	return chosen;
 }
 
 /* One advice of apply_all(). */
@@ -620,7 +601,7 @@ pgscale_tuning_apply_all(PG_FUNCTION_ARGS)
 
 	change_begin(fcinfo, "apply_all", reload);
 	pgscale_preload_require();
-	advice = advice_to_follow();
+	advice = advice_to_follow(NULL);
 	changes = palloc0((list_length(advice) + 1) * sizeof(PgscaleTuningChange));
 	ids = palloc((list_length(advice) + 1) * sizeof(Datum));
 	if (!dry_run)

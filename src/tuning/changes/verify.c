@@ -263,68 +263,17 @@ pgscale_tuning_verify_remember(PgscaleTuningChange *change)
 	pfree(records);
 }
 
-/* What was written down with the change. */
-typedef struct Before
-{
-	int			nmetrics;
-	Datum	   *names;
-	int			n;
-	Datum	   *ends;
-	Datum	   *values;			/* nmetrics * 2 * n: of and per, by record */
-} Before;
-
-static Before
-read_before(const PgscaleTuningChange *change)
-{
-	Before		before = {0};
-	int			n;
-
-	if (!change->metrics || !change->ends || !change->values)
-		return before;
-	deconstruct_array(change->metrics, TEXTOID, -1, false, TYPALIGN_INT, &before.names, NULL, &before.nmetrics);
-	deconstruct_array(change->ends, TIMESTAMPTZOID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE, &before.ends, NULL, &before.n);
-	deconstruct_array(change->values, FLOAT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE, &before.values, NULL, &n);
-	if (n != before.n * before.nmetrics * 2)
-		elog(ERROR, "the journal has %d values of %d metrics at %d times", n, before.nmetrics, before.n);
-	return before;
-}
-
-/* The metric's values in the last records, from the one with this index. */
-static Series
-series_before(const Before *before, const char *metric, int from)
-{
-	for (int m = 0; m < before->nmetrics; m++)
-		if (strcmp(TextDatumGetCString(before->names[m]), metric) == 0)
-		{
-			const Datum *parts = &before->values[2 * m * before->n];
-			double	   *of = palloc(sizeof(double) * Max(before->n, 1));
-			double	   *per = palloc(sizeof(double) * Max(before->n, 1));
-
-			for (int i = from; i < before->n; i++)
-			{
-				of[i - from] = DatumGetFloat8(parts[i]);
-				per[i - from] = DatumGetFloat8(parts[before->n + i]);
-			}
-			return series_of(of, per, before->n - from);
-		}
-	return unknown_series;
-}
-
-static Series
-series_after(const PgscaleTuningEvidence *records, int n, const PgscaleTuningMetric *metric)
-{
-	double	   *of = palloc(sizeof(double) * Max(n, 1));
-	double	   *per = palloc(sizeof(double) * Max(n, 1));
-
-	for (int i = 0; i < n; i++)
-		metric->parts(&records[i], &of[i], &per[i]);
-	return series_of(of, per, n);
-}
-
 /* What is compared, and why nothing can be, if so. */
 typedef struct Windows
 {
-	Before		before;
+	/* what was written down with the change */
+	int			nmetrics;
+	Datum	   *names;
+	int			before_n;
+	Datum	   *ends;
+	Datum	   *values;			/* nmetrics * 2 * before_n: of and per, by
+								 * record */
+
 	int			before_from;	/* index of the first record */
 	PgscaleTuningEvidence *after;
 	int			after_n;
@@ -336,6 +285,54 @@ typedef struct Windows
 	TimestampTz until;
 	const char *cannot;			/* NULL: it can */
 } Windows;
+
+static void
+read_before(const PgscaleTuningChange *change, Windows *windows)
+{
+	int			n;
+
+	if (!change->metrics || !change->ends || !change->values)
+		return;
+	deconstruct_array(change->metrics, TEXTOID, -1, false, TYPALIGN_INT, &windows->names, NULL, &windows->nmetrics);
+	deconstruct_array(change->ends, TIMESTAMPTZOID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE, &windows->ends, NULL, &windows->before_n);
+	deconstruct_array(change->values, FLOAT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE, &windows->values, NULL, &n);
+	if (n != windows->before_n * windows->nmetrics * 2)
+		elog(ERROR, "the journal has %d values of %d metrics at %d times", n, windows->nmetrics, windows->before_n);
+}
+
+/* The metric's values in the last records of the window before. */
+static Series
+series_before(const Windows *windows, const char *metric)
+{
+	const int	n = windows->before_n - windows->before_from;
+
+	for (int m = 0; m < windows->nmetrics; m++)
+		if (strcmp(TextDatumGetCString(windows->names[m]), metric) == 0)
+		{
+			const Datum *parts = &windows->values[2 * m * windows->before_n + windows->before_from];
+			double	   *of = palloc(sizeof(double) * Max(n, 1));
+			double	   *per = palloc(sizeof(double) * Max(n, 1));
+
+			for (int i = 0; i < n; i++)
+			{
+				of[i] = DatumGetFloat8(parts[i]);
+				per[i] = DatumGetFloat8(parts[windows->before_n + i]);
+			}
+			return series_of(of, per, n);
+		}
+	return unknown_series;
+}
+
+static Series
+series_after(const Windows *windows, const PgscaleTuningMetric *metric)
+{
+	double	   *of = palloc(sizeof(double) * Max(windows->after_n, 1));
+	double	   *per = palloc(sizeof(double) * Max(windows->after_n, 1));
+
+	for (int i = 0; i < windows->after_n; i++)
+		metric->parts(&windows->after[i], &of[i], &per[i]);
+	return series_of(of, per, windows->after_n);
+}
 
 static int64
 duration_ms(FunctionCallInfo fcinfo)
@@ -354,13 +351,10 @@ duration_ms(FunctionCallInfo fcinfo)
 static void
 choose_windows(const PgscaleTuningChange *change, int64 ms, Windows *windows)
 {
-	Before	   *before = &windows->before;
 	TimestampTz effective_at = pgscale_tuning_journal_effective_at(change);
 	TimestampTz end = Min(GetCurrentTimestamp(), pgscale_tuning_journal_next(change));
-	int64		before_ms;
-	int64		after_ms;
 	int64		need_ms;
-	int			first = 0;
+	int			most;
 	PgscaleTuningLines lines;
 	TimestampTz set_at = pgscale_tuning_evidence_set_at(change->setting);
 
@@ -372,7 +366,7 @@ choose_windows(const PgscaleTuningChange *change, int64 ms, Windows *windows)
 		effective_at != 0 && set_at > effective_at)
 		end = Min(end, set_at);
 	windows->after_n = 0;
-	*before = read_before(change);
+	read_before(change, windows);
 	if (effective_at == 0)
 	{
 		const struct config_generic *record = pgscale_compat_find_setting(change->setting);
@@ -387,7 +381,7 @@ choose_windows(const PgscaleTuningChange *change, int64 ms, Windows *windows)
 		windows->cannot = "cannot tell: it was made on another node, and the evidence before it is that node's";
 		return;
 	}
-	if (before->n == 0)
+	if (windows->before_n == 0)
 	{
 		windows->cannot = change->ends
 			? "cannot tell: the value before was in effect for less than a record of evidence; waiting does not help"
@@ -396,24 +390,22 @@ choose_windows(const PgscaleTuningChange *change, int64 ms, Windows *windows)
 	}
 	windows->after = palloc(sizeof(PgscaleTuningEvidence) * PGSCALE_EVIDENCE_MAX);
 	windows->after_n = pgscale_tuning_evidence_read(effective_at, end, windows->after, PGSCALE_EVIDENCE_MAX);
-	before_ms = (int64) before->n * pgscale_tuning_evidence_ms();
-	after_ms = (int64) windows->after_n * pgscale_tuning_evidence_ms();
-	windows->before_ms = before_ms;
-	windows->after_ms = after_ms;
+	windows->before_ms = (int64) windows->before_n * pgscale_tuning_evidence_ms();
+	windows->after_ms = (int64) windows->after_n * pgscale_tuning_evidence_ms();
 	windows->over = end < GetCurrentTimestamp() - USECS_PER_SEC;
 	need_ms = ms ? ms : LEAST_MS;
-	windows->ms = ms ? ms : Min(before_ms, after_ms);
-	if (before_ms < need_ms)
+	windows->ms = ms ? ms : Min(windows->before_ms, windows->after_ms);
+	if (windows->before_ms < need_ms)
 		windows->cannot = psprintf("cannot tell: only " INT64_FORMAT " s were recorded with the value before, of " INT64_FORMAT " s;"
 								   " waiting does not help",
-								   before_ms / 1000, need_ms / 1000);
-	else if (after_ms < need_ms && windows->over)
+								   windows->before_ms / 1000, need_ms / 1000);
+	else if (windows->after_ms < need_ms && windows->over)
 		windows->cannot = psprintf("cannot tell: it was in effect for " INT64_FORMAT " s, of " INT64_FORMAT " s;"
 								   " waiting does not help",
-								   after_ms / 1000, need_ms / 1000);
-	else if (after_ms < need_ms)
+								   windows->after_ms / 1000, need_ms / 1000);
+	else if (windows->after_ms < need_ms)
 		windows->cannot = psprintf("cannot tell yet: wait " INT64_FORMAT " s more",
-								   (need_ms - after_ms + 999) / 1000 + pgscale_tuning_evidence_ms() / 1000);
+								   (need_ms - windows->after_ms + 999) / 1000 + pgscale_tuning_evidence_ms() / 1000);
 	if (windows->cannot)
 	{
 		windows->after_n = 0;
@@ -421,11 +413,11 @@ choose_windows(const PgscaleTuningChange *change, int64 ms, Windows *windows)
 	}
 
 	/* the last ones of each */
-	windows->before_from = Max(0, before->n - (int) (windows->ms / pgscale_tuning_evidence_ms()));
-	first = Max(0, windows->after_n - (int) (windows->ms / pgscale_tuning_evidence_ms()));
-	windows->after += first;
-	windows->after_n -= first;
-	windows->since = DatumGetTimestampTz(before->ends[windows->before_from]);
+	most = (int) (windows->ms / pgscale_tuning_evidence_ms());
+	windows->before_from = Max(0, windows->before_n - most);
+	windows->after += Max(0, windows->after_n - most);
+	windows->after_n = Min(windows->after_n, most);
+	windows->since = DatumGetTimestampTz(windows->ends[windows->before_from]);
 	windows->until = windows->after[windows->after_n - 1].until;
 }
 
@@ -486,8 +478,8 @@ verify_compare(const Windows *windows, const PgscaleTuningMetric *metric, int ot
 		c.reason = windows->cannot;
 		return c;
 	}
-	c.before = series_before(&windows->before, metric->name, windows->before_from);
-	c.after = series_after(windows->after, windows->after_n, metric);
+	c.before = series_before(windows, metric->name);
+	c.after = series_after(windows, metric);
 	half = series_difference(&c.before, &c.after);
 	if (isnan(half))
 	{
