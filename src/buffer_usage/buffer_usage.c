@@ -100,7 +100,7 @@ count_sample(int32 n, PgscaleUsage *usage)
 }
 
 /*
- * pgscale.buffer_usage_sample(n): the same of n random buffers, with
+ * pgscale.buffer_usage_sample(n): as buffer_usage(), of n random buffers, with
  * replacement, scaled up to all of them.
  */
 Datum

@@ -29,7 +29,7 @@ failing_fraction(const PgscaleNowPeriod *period)
 
 /*
  * failing_transactions: five transactions a second and a fifth of all end in ROLLBACK, which is four times the usual part and twice the
- * usual number: if only what commits has stopped, it is no cause.  Serialization failures, NOWAIT, timeouts and errors look alike from
+ * usual number: if only what commits has stopped, it is no cause.  Serialization failures, NOWAIT, timeouts and errors look the same from
  * here.  Not so if most are deadlocks, and rule deadlocks is certain of them.  Clients that end what only reads with ROLLBACK do so
  * always: low where it is not known what is usual, else medium.
  */

@@ -21,7 +21,7 @@
  *
  * Intervals are by parametric bootstrap: the fitted throughputs, each with a
  * log-normal error as large as the residuals say, are fitted again and again.
- * How large it is is itself uncertain with few points, and drawn likewise, from
+ * How large it is is itself uncertain with few points, and drawn, too, from
  * what a chi-squared distribution leaves possible.  Drawing points instead would
  * often lose an end of a short sweep, and drawing from half a dozen residuals
  * gives intervals that are too narrow.

@@ -35,7 +35,7 @@ typedef struct PgscaleSweeperForecast
 	int			periods;		/* that have ended */
 	uint64		from[PGSCALE_SWEEPER_CANDIDATES];	/* before the last period */
 	uint64		next[PGSCALE_SWEEPER_CANDIDATES];	/* at its end */
-	PgscaleSweeperCoverage from_coverage;	/* the same of what was seen */
+	PgscaleSweeperCoverage from_coverage;	/* what was seen by then */
 	PgscaleSweeperCoverage next_coverage;
 	volatile bool known;
 	volatile int current;		/* copy */

@@ -40,7 +40,7 @@ typedef struct HistoryEvent
 	int64		count;
 	double		total_us;
 	double		p50_us;			/* or UNKNOWN */
-	double		p95_us;			/* likewise */
+	double		p95_us;			/* or UNKNOWN */
 	double		max_us;
 } HistoryEvent;
 

@@ -61,7 +61,7 @@ typedef struct Folder
 static MemoryContext context = NULL;
 static List *folders = NIL;
 static int	folder = 0;			/* which of them is being read */
-static DIR *dir = NULL;			/* likewise */
+static DIR *dir = NULL;			/* that one, open */
 static int64 resume_ns = 0;
 static int64 asked_ns = 0;		/* how long the kernel was asked, this round */
 static int64 begun_ns = 0;		/* this walk */

@@ -54,7 +54,7 @@ typedef struct PgscaleWritebackShare
 	int64		cap;
 	int64		window;
 	double		server_rate;	/* a second; -1: unknown */
-	double		disk_rate;		/* likewise */
+	double		disk_rate;		/* a second; -1: unknown */
 	double		rewritten;		/* share; -1: unknown */
 	PgscaleWritebackCounts counts;
 } PgscaleWritebackShare;

@@ -108,7 +108,7 @@ typedef struct ProbeFile
 	char	   *path;			/* NULL: the temporary file */
 	int64		size;
 	int64		on_disk;		/* bytes */
-	int64		weight;			/* the same of this one and all before */
+	int64		weight;			/* bytes of this one and all before */
 } ProbeFile;
 
 typedef struct ProbeFiles

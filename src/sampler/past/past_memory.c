@@ -105,7 +105,7 @@ typedef struct HistorySums
 	PgscaleSamplerPastSeconds seconds;	/* of the ranges, as far as the
 										 * samples know them */
 	double		timed_us[PGSCALE_TIMELINE_MINUTES][PGSCALE_TIMELINE_PLACES];	/* of the samples */
-	double		period_us[PGSCALE_TIMELINE_PLACES]; /* the same of all minutes */
+	double		period_us[PGSCALE_TIMELINE_PLACES]; /* in all minutes */
 	double		unsampled_us[PGSCALE_TIMELINE_PLACES][DIVIDED]; /* the timeline's, of
 																 * minutes without such
 																 * samples */

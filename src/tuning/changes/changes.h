@@ -86,7 +86,7 @@ typedef struct PgscaleTuningChange
 	int64		id;
 	char	   *setting;
 	char	   *old_value;		/* of its line; NULL: there was none */
-	char	   *new_value;		/* likewise */
+	char	   *new_value;		/* NULL: there is none now */
 	char	   *state;
 	const char *foreign;		/* "another server" or "another database",
 								 * whose row is a copy here; or NULL */
@@ -95,7 +95,7 @@ typedef struct PgscaleTuningChange
 								 * promotion: this one's file need not have it */
 	bool		other_node;		/* the former */
 	int64		revert_of;		/* a change; 0: it is not a revert */
-	int64		reverted_by;	/* likewise */
+	int64		reverted_by;	/* a change; 0: it was not reverted */
 	const char *reason;			/* or NULL; not read back, as the next one */
 	const Jsonb *evidence;
 
