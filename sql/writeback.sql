@@ -25,7 +25,7 @@ SELECT pgscale.reset('writeback');
 SELECT w.stats_reset > b.stats_reset AS later, w.stats_reset <= clock_timestamp() AS now FROM pgscale.writeback_stats w, before b;
 
 -- wrong input: the server's own errors, and nothing changed
-ALTER SYSTEM SET pgscale.writeback_adaptive = 'some';
+ALTER SYSTEM SET pgscale.writeback = 'some';
 \set VERBOSITY sqlstate
 ALTER SYSTEM SET pgscale.writeback_cap = -2;
 ALTER SYSTEM SET pgscale.writeback_cap = '3 TB';
@@ -47,7 +47,6 @@ BEGIN
     END LOOP;
 END $$;
 ALTER SYSTEM SET pgscale.writeback_cap = '64 MB';
-ALTER SYSTEM SET pgscale.writeback_adaptive = off;
 ALTER SYSTEM SET pgscale.writeback = on;
 CALL wait_until($$state <> 'off' AND rounds > 0$$);
 SELECT state <> 'off' AS is_on, cap_bytes, cluster_dirty_bytes >= 0 AS dirty, rounds > 0 AS rounds, errors
@@ -60,7 +59,6 @@ CALL wait_until('cap_bytes = 0');
 SELECT cap_bytes FROM pgscale.writeback_stats;
 ALTER SYSTEM RESET pgscale.writeback;
 ALTER SYSTEM RESET pgscale.writeback_cap;
-ALTER SYSTEM RESET pgscale.writeback_adaptive;
 CALL wait_until($$state = 'off'$$);
 DROP PROCEDURE wait_until;
 

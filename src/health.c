@@ -95,7 +95,7 @@ pgscale_health_preloaded(PgscaleHealth *health, const char *setting, bool by_def
 	/* An undefined setting is a text. */
 	value = setting ? GetConfigOption(setting, true, false) : NULL;
 	if (value && !parse_bool(value, &enabled))
-		enabled = atoi(value) > 0;	/* a number of workers */
+		enabled = pg_strcasecmp(value, "auto") == 0 || atoi(value) > 0; /* a number of workers */
 	health->state = enabled ? PGSCALE_HEALTH_BROKEN : PGSCALE_HEALTH_OFF;
 	health->reason = "pgscale is not loaded into the server";
 	health->action = "add pgscale to shared_preload_libraries and restart";

@@ -27,6 +27,20 @@
 
 PG_MODULE_MAGIC_EXT(.name = "pgscale",.version = PGSCALE_VERSION);
 
+/* Where a bool was set, it still can be. */
+const struct config_enum_entry pgscale_use_options[] = {
+	{"off", PGSCALE_USE_OFF, false},
+	{"auto", PGSCALE_USE_AUTO, false},
+	{"on", PGSCALE_USE_ON, false},
+	{"false", PGSCALE_USE_OFF, true},
+	{"true", PGSCALE_USE_ON, true},
+	{"no", PGSCALE_USE_OFF, true},
+	{"yes", PGSCALE_USE_ON, true},
+	{"0", PGSCALE_USE_OFF, true},
+	{"1", PGSCALE_USE_ON, true},
+	{NULL, 0, false}
+};
+
 static shmem_request_hook_type prev_shmem_request_hook = NULL;
 static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
 

@@ -13,6 +13,17 @@
 #include "postgres.h"
 
 #include "datatype/timestamp.h"
+#include "utils/guc.h"
+
+/* The setting of a feature that acts: never, only while that is of use, or always. */
+typedef enum PgscaleUse
+{
+	PGSCALE_USE_OFF,
+	PGSCALE_USE_AUTO,
+	PGSCALE_USE_ON
+} PgscaleUse;
+
+extern const struct config_enum_entry pgscale_use_options[];
 
 /*
  * How a feature is.  BROKEN is an alert: somebody asks for it, and it cannot do

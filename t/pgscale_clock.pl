@@ -49,7 +49,7 @@ for my $clock ($HOURS, -$HOURS)
 
 ### Health
 
-$db->set($_->[0] => $_->[1]) for [ 'pgscale.sweeper_mode', sweeper_mode() ], [ 'pgscale.sweeper', 'on' ], [ 'pgscale.writeback', 'on' ], [ fsync => 'on' ];
+$db->set($_->[0] => $_->[1]) for [ 'pgscale.sweeper_mode', sweeper_mode() ], [ 'pgscale.sweeper', 'auto' ], [ 'pgscale.writeback', 'auto' ], [ fsync => 'on' ];
 $db->poll_ok(q{SELECT bool_and(enabled AND state NOT IN ('starting', 'broken')) FROM pgscale.health
     WHERE feature IN ('relocation', 'sampler', 'sweeper', 'writeback')}, 'all are well');
 my $unwell = q{SELECT coalesce(string_agg(feature || ': ' || reason, '; '), '') FROM pgscale.health WHERE state IN ('broken', 'starting')};

@@ -99,18 +99,18 @@ is($db->sql($statement), '', 'and none once it has ended');
 $node->append_conf('postgresql.conf', <<'EOC');
 pgscale.archive_database = postgres
 pgscale.numa_interleave = on
-pgscale.sweeper = on
+pgscale.sweeper = auto
 pgscale.trace_trigger = on
-pgscale.writeback = on
+pgscale.writeback = auto
 EOC
 $node->restart;
 $db = session($node);
 is($db->sql($statement), <<'EOR' =~ s/\n\z//r, 'settings that act');
 setting|pgscale.archive_database|postgres
 setting|pgscale.numa_interleave|on
-setting|pgscale.sweeper|on
+setting|pgscale.sweeper|auto
 setting|pgscale.trace_trigger|on
-setting|pgscale.writeback|on
+setting|pgscale.writeback|auto
 EOR
 
 ### To get rid of it

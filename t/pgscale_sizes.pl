@@ -68,7 +68,7 @@ sub works_ok
     my ($name, @conf) = @_;
     local $Test::Builder::Level = $Test::Builder::Level + 1;
 
-    $node->append_conf('postgresql.conf', join "\n", 'pgscale.sweeper = on', 'pgscale.sweeper_mode = ' . sweeper_mode(), 'pgscale.sweeper_adaptive = off',
+    $node->append_conf('postgresql.conf', join "\n", 'pgscale.sweeper = on', 'pgscale.sweeper_mode = ' . sweeper_mode(),
         'pgscale.writeback = on', 'pgscale.sampler_nested = on', 'pgscale.sampler_period = 1ms', @conf, '');
     $node->start(fail_ok => 1) or return fail("$name: it does not start");
     $db = session($node);

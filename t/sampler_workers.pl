@@ -38,7 +38,7 @@ is($db->sql($rule), q{silent|pgscale's workers have their slots, but other backg
 $db->sql('RESET max_parallel_workers_per_gather');
 
 # On and off by a reload, alone and together
-my %features = ('sweeper 1' => [ 'pgscale.sweeper', 'on' ], writeback => [ 'pgscale.writeback', 'on' ],
+my %features = ('sweeper 1' => [ 'pgscale.sweeper', 'auto' ], writeback => [ 'pgscale.writeback', 'auto' ],
     archive => [ 'pgscale.archive_database', 'postgres' ]);
 for my $worker (sort keys %features)
 {

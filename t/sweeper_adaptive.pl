@@ -12,7 +12,7 @@ shared_buffers = 8MB
 max_worker_processes = 32
 pgscale.sweeper_mode = ${\ sweeper_mode()}
 checkpoint_timeout = 1h
-pgscale.sweeper = on
+pgscale.sweeper = auto
 EOC
 my $db = session($node);
 my @stopped;
@@ -48,10 +48,10 @@ ticks_ok('it ticks');
 is(stats('state, supplied_clean + supplied_written + written'), 'warming up|0', 'and goes on to wait');
 is($db->sql(q{SELECT enabled, state, reason FROM pgscale.health WHERE feature = 'sweeper'}),
     't|idle|there are buffers that were never used', 'health says so');
-$db->set('pgscale.sweeper_adaptive', 'off');
+$db->set('pgscale.sweeper', 'on');
 ticks_ok('also when it is to work all the time');
 is(stats('state, supplied_clean + supplied_written + written'), 'warming up|0', 'it waits');
-$db->set('pgscale.sweeper_adaptive');
+$db->set('pgscale.sweeper');
 
 # Nothing to do
 $db->churn_table(40000);

@@ -18,7 +18,6 @@ synchronous_commit = off
 bgwriter_delay = 10ms
 bgwriter_lru_maxpages = 200
 pgscale.sweeper = on
-pgscale.sweeper_adaptive = off
 pgscale.sweeper_writers = 2
 pgscale.sweeper_policy = adaptive
 EOC

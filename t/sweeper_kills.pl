@@ -114,7 +114,7 @@ $db->poll_ok($health, 'health says that there is no room for the third',
     't|working|the server has no slot for all its writers; max_worker_processes is 6|raise max_worker_processes and restart');
 is($db->sql('SELECT writers FROM pgscale.sweeper_stats'), 2, 'two writers');
 $db->set('pgscale.sweeper_writers', 2);
-$db->poll_ok($health, 'two are wanted, and that is right', 't|working|pgscale.sweeper_adaptive is off|');
+$db->poll_ok($health, 'two are wanted, and that is right', 't|working|pgscale.sweeper is on, not auto|');
 $db->sweeps_on('it goes on');
 $db->churn_end(@churning);
 
@@ -142,7 +142,7 @@ $db->sql('SELECT pg_cancel_backend(' . $other->pid . ')');
 $other->finish;
 $db->set('pgscale.sweeper_writers', 1);
 $db->sweeps_on('when there is room, it works');
-$db->poll_ok($health, 'and health says so', 't|working|pgscale.sweeper_adaptive is off|');
+$db->poll_ok($health, 'and health says so', 't|working|pgscale.sweeper is on, not auto|');
 $db->churn_end(@churning);
 
 # Sweepers take no more than a third of all slots

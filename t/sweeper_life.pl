@@ -62,21 +62,20 @@ written_until("($by_backends) > 0");
 $db->poll_ok("SELECT w > 0, $agree", 'and when the server begins to count anew, what it had counted stays', 't|t')
   or diag "before: $counted; ", stats("backend_writes, ($by_backends)");
 is($db->sql(q{SELECT enabled, state, reason, action FROM pgscale.health WHERE feature = 'sweeper'}),
-    'f|off|it is switched off|set pgscale.sweeper to on and reload', 'and health says so');
+    'f|off|it is switched off|set pgscale.sweeper to auto and reload', 'and health says so');
 is(join(' ', $db->sweeper_pids), '', 'it has no process');
 
 # On
-$db->set('pgscale.sweeper_adaptive', 'off');
 $db->set('pgscale.sweeper', 'on');
 $db->poll_ok('SELECT state, reason FROM pgscale.sweeper_stats', 'switched on, it works',
-    'working|pgscale.sweeper_adaptive is off');
+    'working|pgscale.sweeper is on, not auto');
 $db->sweeps_on('it supplies and writes');
 $db->poll_ok('SELECT neighbours > 0 FROM pgscale.sweeper_stats', 'it writes neighbours')
   or diag stats('*');
 $db->poll_ok('SELECT consumed > 1000 AND reused > 0 FROM pgscale.sweeper_stats', 'what it supplies is taken, used or not')
   or diag stats('*');
 is($db->sql(q{SELECT enabled, state, reason, action FROM pgscale.health WHERE feature = 'sweeper'}),
-    't|working|pgscale.sweeper_adaptive is off|', 'health says that it works');
+    't|working|pgscale.sweeper is on, not auto|', 'health says that it works');
 $db->set('bgwriter_lru_maxpages', 100);
 $db->poll_ok(q{SELECT state, coalesce(action, '') ~ '^set bgwriter_lru_maxpages to 0' FROM pgscale.health WHERE feature = 'sweeper'},
     'and if bgwriter is in its way', 'working|' . (has_freelist() ? 't' : 'f'));

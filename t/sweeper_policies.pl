@@ -13,7 +13,6 @@ max_worker_processes = 32
 checkpoint_timeout = 1h
 synchronous_commit = off
 bgwriter_lru_maxpages = 0
-pgscale.sweeper_adaptive = off
 pgscale.sweeper_writers = 2
 pgscale.sweeper_policy = history
 EOC
@@ -175,7 +174,7 @@ $db->poll_ok(q{SELECT string_agg(backend_type || ': ' || n, ', ' ORDER BY backen
     (SELECT backend_type, count(*) AS n FROM pg_stat_activity WHERE backend_type LIKE 'pgscale sweeper%' GROUP BY 1) a},
     'each has its processes', join ', ', (map { "pgscale sweeper $_: 1" } 1 .. 3), map { "pgscale sweeper writer $_: 2" } 1 .. 3);
 my $segments = q{SELECT count(*) FROM pg_ls_dir('pg_dynshmem') f
-    WHERE (pg_stat_file('pg_dynshmem/' || f)).size IN (SELECT memory_bytes FROM pgscale.replacement_stats)};
+    WHERE (pg_stat_file('pg_dynshmem/' || f, true)).size IN (SELECT memory_bytes FROM pgscale.replacement_stats)};
 is($db->sql($segments), 3, 'each has a dynamic segment');
 $db->churn_end(@churning);
 $db->set('pgscale.sweeper', 'off');

@@ -16,7 +16,7 @@ my $node;
 shared_buffers = 8MB
 max_worker_processes = 32
 checkpoint_timeout = 1h
-pgscale.sweeper = on
+pgscale.sweeper = auto
 EOC
 }
 my $db = session($node);
@@ -116,7 +116,7 @@ SKIP:
 }
 
 # Under the clock it foretells that while it works, too, and its work changes nothing of it.
-$db->set('pgscale.sweeper_adaptive', 'off');
+$db->set('pgscale.sweeper', 'on');
 $db->set('pgscale.sweeper_policy', 'clock');
 $db->poll_ok('SELECT state, policy, choice FROM pgscale.sweeper_stats JOIN pgscale.replacement_stats USING (worker)',
     'it works as the clock',

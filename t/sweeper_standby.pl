@@ -12,7 +12,6 @@ pgscale.sweeper_mode = ${\ sweeper_mode()}
 checkpoint_timeout = 1h
 synchronous_commit = off
 full_page_writes = on
-pgscale.sweeper_adaptive = off
 EOC
 my $on_primary = session($primary);
 $on_primary->churn_table(40000);

@@ -72,8 +72,8 @@ sub shown
             "standing down|1.4 sessions write pages of their own, as COPY and VACUUM do|$retire" ],
         [ '0, 0, 0, 7, 12, 3, false, false, 1', "$was the disk delays no session: a write takes 12 us|" ],
         [ '0, 0, 0, 6, 0.02, 86300, false, false, 1', "$was only 2.0 % of the pages that leave are dirty|" ],
-        [ '0, 0, 0, 7, 12, 86401, false, false, 1', 'off|it is switched off|set pgscale.sweeper to on and reload' ],
-        [ '0, 0, 0, 7, 12, -1, false, false, 1', 'off|it is switched off|set pgscale.sweeper to on and reload' ])
+        [ '0, 0, 0, 7, 12, 86401, false, false, 1', 'off|it is switched off|set pgscale.sweeper to auto and reload' ],
+        [ '0, 0, 0, 7, 12, -1, false, false, 1', 'off|it is switched off|set pgscale.sweeper to auto and reload' ])
     {
         $db->sql("SELECT set_state(2, $case->[0])");
         is($db->sql($health), $case->[1], "health: $case->[0]");
@@ -113,7 +113,7 @@ sub shown
     $db->poll_ok('SELECT wait_event FROM pg_stat_activity WHERE pid = ' . $other->pid, 'a session waits to write a page',
         'DataFileWrite');
     my $now = $db->sql('SELECT clock_timestamp()');
-    $db->set('pgscale.sweeper', 'on');
+    $db->set('pgscale.sweeper', 'auto');
     my $states = 'SELECT DISTINCT state, reason FROM pgscale.sweeper_stats';
     $db->poll_ok($states, 'then they work', 'working|1.0 sessions were waiting to write a page');
     is($db->sql("SELECT bool_and(state_change BETWEEN '$now' AND clock_timestamp()) FROM pgscale.sweeper_stats"), 't',
@@ -128,9 +128,8 @@ sub shown
     $db->set('pgscale.sweeper', 'off');
     $db->poll_ok("SELECT reason FROM pgscale.health WHERE feature = 'sweeper'", 'which health remembers when it is off',
         "it is switched off; when it was on, it stood down: $why");
-    $db->set('pgscale.sweeper_adaptive', 'off');
     $db->set('pgscale.sweeper', 'on');
-    $db->poll_ok($states, 'it works', 'working|pgscale.sweeper_adaptive is off');
+    $db->poll_ok($states, 'it works', 'working|pgscale.sweeper is on, not auto');
     $db->set('pgscale.sweeper', 'off');
     $db->poll_ok("SELECT reason FROM pgscale.health WHERE feature = 'sweeper'", 'then health forgets', 'it is switched off');
 

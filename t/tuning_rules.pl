@@ -421,7 +421,7 @@ settings checkpoint_completion_target:0.5
 
 # two fifths of the stalls, unless the kernel has the pages: 400 s / 2,000,100 are 199.99 us a read; a twentieth of them
 rule pgscale.writeback
-  @stalled => pgscale.writeback|on|0.1100|medium
+  @stalled => pgscale.writeback|auto|0.1100|medium
   numbers @stalled => advises|off|reload|checkpoint_sync_ms=0 stall_fraction=0.275
   @stalled sync_s=5 => satisfied: the syncs that end checkpoints took 5.0 % of the time..
   @stalled bgwriter_flush_after:0 => silent: checkpoint_flush_after or bgwriter_flush_after is off..
@@ -456,7 +456,7 @@ evidence mix backend_buffers=80000 bgwriter_buffers=200000 blocks_hit=95 blocks_
 rule pgscale.sweeper
 settings bgwriter_lru_maxpages:100
 evidence mix DATA_WRITE=100 backend_buffers=80000 bgwriter_buffers=200000 checkpoint_buffers=120000
-  => pgscale.sweeper|on|0.0500|medium
+  => pgscale.sweeper|auto|0.0500|medium
   numbers => advises|off|reload|backend_buffers_per_s=800 backend_write_fraction=0.2 data_write_fraction=0.1
   bgwriter_stopped=1000 buffers_allocated=1000000 => silent: the background writer stops at its limit..
   DATA_WRITE=99.9|100 bgwriter_buffers=200001|200000 backend_ring_buffers=80001|80000 => satisfied|advises
@@ -695,7 +695,7 @@ $db->quit;
 $db = session($node);
 my $claims = q{SELECT string_agg(rule, ' ' ORDER BY rule) FROM pgscale.advice_rules WHERE verdict = 'silent' AND reason ~ '^pgscale.%s is on and claims'};
 my $asks = q{SELECT state, action FROM pgscale.health WHERE feature = 'sweeper'};
-$db->set($_->[0] => $_->[1]) for [ 'pgscale.sweeper_mode', sweeper_mode() ], [ 'pgscale.sweeper_adaptive', 'off' ], [ 'pgscale.sweeper', 'on' ];
+$db->set($_->[0] => $_->[1]) for [ 'pgscale.sweeper_mode', sweeper_mode() ], [ 'pgscale.sweeper', 'on' ];
 if (has_freelist())
 {
     $db->poll_ok($asks, 'the sweeper works, and health asks for what it wants',
@@ -704,7 +704,7 @@ if (has_freelist())
     $db->set(bgwriter_lru_maxpages => 0);
     $db->poll_ok($asks, 'with it, there is nothing to do', 'working|');
     like($db->sql(q{SELECT reason FROM pgscale.advice_rules WHERE rule = 'bgwriter_lru_maxpages'}),
-        qr/^pgscale.sweeper is on and claims bgwriter_lru_maxpages, which is to be 0: .* now pgscale.sweeper_adaptive is off/,
+        qr/^pgscale.sweeper is on and claims bgwriter_lru_maxpages, which is to be 0: .* now pgscale.sweeper is on, not auto/,
         'the rule does not take it back, and says why');
 }
 else
@@ -713,10 +713,10 @@ else
     is($db->sql(sprintf $claims, 'sweeper'), '', 'and claims nothing');
 }
 $db->set('pgscale.sweeper' => 'off');
-$db->poll_ok($asks, 'off, it asks for nothing', 'off|set pgscale.sweeper to on and reload');
+$db->poll_ok($asks, 'off, it asks for nothing', 'off|set pgscale.sweeper to auto and reload');
 is($db->sql(sprintf $claims, 'sweeper'), '', 'nor minds anything');
 # while the writeback worker learns, or has nothing to do
-$db->set($_ => 'on') for 'fsync', 'pgscale.writeback';
+$db->set($_->[0] => $_->[1]) for [ fsync => 'on' ], [ 'pgscale.writeback' => 'auto' ];
 $db->poll_ok(sprintf($claims, 'writeback'), 'what the writeback worker does in their place', 'backend_flush_after vm.dirty_background_bytes');
 
 $db->quit;

@@ -255,7 +255,7 @@ my ($time, $syncs) = ("sessions' time per transaction", "time in checkpoints' sy
 for my $case ([ 'bgwriter_delay', '250ms', 'pages that sessions write themselves' ], [ 'work_mem', '7MB', "$time, transactions" ],
     [ 'bgwriter_flush_after', '64kB', "$time, $syncs" ], [ 'checkpoint_timeout', '9min', "$time, WAL per transaction" ],
     [ 'checkpoint_completion_target', '0.8', "$time, $syncs" ], [ 'wal_compression', 'on', "$time, WAL per transaction" ],
-    [ 'pgscale.sweeper', 'on', "$time, transactions" ], [ 'min_wal_size', '99MB', "$time, transactions" ])
+    [ 'pgscale.sweeper', 'auto', "$time, transactions" ], [ 'min_wal_size', '99MB', "$time, transactions" ])
 {
     my ($setting, $value, $metrics) = @$case;
     my $id = change($db, "set('$setting', '$value')");

@@ -25,7 +25,6 @@ bgwriter_flush_after = 0
 backend_flush_after = 0
 max_parallel_maintenance_workers = 0
 pgscale.writeback_cap = 1MB
-pgscale.writeback_adaptive = off
 EOC
 my $db = session($node);
 $db->sql("SET statement_timeout = '${PostgreSQL::Test::Utils::timeout_default}s'");
@@ -94,7 +93,7 @@ my $zeros = 'written_bytes + found_bytes + unseen_bytes + requests + requested_b
     + rounds + errors';
 $db->churn_table(40000);
 is(seen("state, reason, $zeros, peak_dirty_bytes"), 'off|it is switched off|0|0', 'it is off by default, and does nothing');
-is($db->sql($health), 'f|off|it is switched off|set pgscale.writeback to on and reload', 'health says so');
+is($db->sql($health), 'f|off|it is switched off|set pgscale.writeback to auto and reload', 'health says so');
 is(worker_pid(), '', 'it has no process');
 my $cachestat_works = defined dirty_part($node->data_dir . '/PG_VERSION', 0, 0);
 
@@ -223,7 +222,7 @@ for ([ off => 't' ], [ on => 'f' ])    # so that nothing is remembered
     $db->poll_ok(q{SELECT state = 'off' FROM pgscale.writeback_stats}, "switched $_->[0]", $_->[1]);
 }
 seen_ok(sub { rewrite(); seen('redirty_fraction > 0.8') eq 't' }, 'pages are written again and again');
-$db->set('pgscale.writeback_adaptive', 'on');
+$db->set('pgscale.writeback', 'auto');
 $db->set(backend_flush_after => '512kB');
 
 # A test, while pages are written again and again: what was seen of that fades.
@@ -254,7 +253,7 @@ hot_ok(q{SELECT string_agg(rule, ' ' ORDER BY rule) FROM pgscale.advice_rules
 my ($requests, $written) = split /\|/, seen('requests, written_bytes');
 seen_ok(sub { rewrite(); seen("written_bytes > $written + 2000000") eq 't' }, 'the load goes on');
 is(seen('requests, state'), "$requests|standing down", 'and it requests nothing');
-$db->set('pgscale.writeback_adaptive', 'off');
+$db->set('pgscale.writeback', 'on');
 seen_ok(sub { $db->sql(fill('copied')); seen("requests > $requests AND skipped_bytes = 0") eq 't' },
     'told to, it requests again, and skips nothing');
 

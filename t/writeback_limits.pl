@@ -23,7 +23,6 @@ bgwriter_lru_maxpages = 0
 checkpoint_flush_after = 0
 pgscale.writeback = on
 pgscale.writeback_cap = 1GB
-pgscale.writeback_adaptive = off
 EOC
 delete $ENV{LD_PRELOAD};
 my $db = session($node);

@@ -61,7 +61,7 @@ def settings_of(condition, mode):
     # as its documentation says
     bgwriter = {"bgwriter_lru_maxpages": 0} if mode == FREELIST else {}
     policy = {"pgscale.sweeper_policy": ADAPTIVE} if condition == BY_ITSELF else \
-        {"pgscale.sweeper_policy": condition, "pgscale.sweeper_adaptive": "off"}
+        {"pgscale.sweeper_policy": condition, "pgscale.sweeper": "on"}
     return {"pgscale.sweeper": "on", "pgscale.sweeper_mode": mode, **policy, **bgwriter}
 
 

@@ -1,6 +1,6 @@
 """When the sweeper begins by itself where reads are the bottleneck, what it foretold, and when it stands down again.
 
-The disk is limited, and the sweeper decides for itself (pgscale.sweeper_adaptive is on). Rows are read by zipf, with the sweeper
+The disk is limited, and the sweeper decides for itself (pgscale.sweeper is auto). Rows are read by zipf, with the sweeper
 off at first; then it is switched on with policy "adaptive". When all buffers have been taken TURNOVERS times since, the reads
 are measured. Then the load becomes another one, by which nothing is to be gained.
 """

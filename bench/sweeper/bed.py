@@ -26,11 +26,11 @@ COMMON = {
 STOCK, BGWRITER, SWEEPER = "stock", "bgwriter", "sweeper"
 PRELOADED = {"shared_preload_libraries": "pgscale"}
 # as its documentation says
-SWEEPING = {"pgscale.sweeper": "on", "bgwriter_lru_maxpages": 0}
+SWEEPING = {"pgscale.sweeper": "auto", "bgwriter_lru_maxpages": 0}
 FREELIST, WINDOW = "freelist", "window"
 # What a server that has loaded pgscale may be switched to; in mode window the background writer is left alone.
 TURNS = {STOCK: {}, FREELIST: {**SWEEPING, "pgscale.sweeper_mode": FREELIST},
-         WINDOW: {"pgscale.sweeper": "on", "pgscale.sweeper_mode": WINDOW}}
+         WINDOW: {"pgscale.sweeper": "auto", "pgscale.sweeper_mode": WINDOW}}
 # What each variant differs in from a server's defaults
 VARIANTS = {
     STOCK: {},

@@ -254,7 +254,7 @@ pgscale_sweeper_reason(PgscaleSweeperReason reason, double number)
 		case PGSCALE_SWEEPER_REASON_WAITS:
 			return psprintf("%.1f sessions were waiting to write a page", number);
 		case PGSCALE_SWEEPER_REASON_ALWAYS:
-			return pstrdup("pgscale.sweeper_adaptive is off");
+			return pstrdup("pgscale.sweeper is on, not auto");
 		case PGSCALE_SWEEPER_REASON_NO_DEMAND:
 			return psprintf("no buffer was needed for %.0f s", number);
 		case PGSCALE_SWEEPER_REASON_CLEAN:

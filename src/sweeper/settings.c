@@ -35,7 +35,7 @@ static const struct config_enum_entry policies[] = {
 bool
 pgscale_sweeper_wanted(void)
 {
-	return pgscale_sweeper_settings.enabled;
+	return pgscale_sweeper_settings.use != PGSCALE_USE_OFF;
 }
 
 int
@@ -60,15 +60,10 @@ pgscale_sweeper_define_gucs(void)
 							 "\"adaptive\" by the one of these that would have read less.",
 							 &s->policy, PGSCALE_SWEEPER_CLOCK, policies,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
-	DefineCustomBoolVariable("pgscale.sweeper",
+	DefineCustomEnumVariable("pgscale.sweeper",
 							 "Keeps clean buffers ready for the backends, and writes neighbouring dirty pages together.",
-							 NULL,
-							 &s->enabled, false,
-							 PGC_SIGHUP, 0, NULL, NULL, NULL);
-	DefineCustomBoolVariable("pgscale.sweeper_adaptive",
-							 "Lets the sweeper work only while it is of use.",
-							 "If off, the sweeper works all the time.",
-							 &s->adaptive, true,
+							 "\"auto\": only while that is of use; \"on\": all the time.",
+							 &s->use, PGSCALE_USE_OFF, pgscale_use_options,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("pgscale.sweeper_workers",
 							"Number of sweepers; each has writers and a share of the buffers of its own.",

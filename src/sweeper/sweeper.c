@@ -443,7 +443,7 @@ sweeper_reconsider(int64 now)
 		partition->warm = warm_ticks >= WARM_TICKS;
 	}
 
-	if (wanted && partition->warm && pgscale_sweeper_settings.adaptive && partition == leader)
+	if (wanted && partition->warm && pgscale_sweeper_settings.use == PGSCALE_USE_AUTO && partition == leader)
 	{
 		sweeper_judge(now);
 		set_state(decision.state, decision.reason, decision.number);
@@ -455,7 +455,7 @@ sweeper_reconsider(int64 now)
 		set_state(PGSCALE_SWEEPER_OFF, PGSCALE_SWEEPER_REASON_OFF, 0);
 	else if (!partition->warm)
 		set_state(PGSCALE_SWEEPER_WARMING_UP, PGSCALE_SWEEPER_REASON_FREE_BUFFERS, 0);
-	else if (!pgscale_sweeper_settings.adaptive)
+	else if (pgscale_sweeper_settings.use == PGSCALE_USE_ON)
 		set_state(PGSCALE_SWEEPER_WORKING, PGSCALE_SWEEPER_REASON_ALWAYS, 0);
 	else
 		set_state(leader->state, leader->reason, leader->reason_number);

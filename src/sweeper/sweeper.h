@@ -21,8 +21,7 @@ extern const PgscaleModule pgscale_sweeper_module;
 
 typedef struct PgscaleSweeperSettings
 {
-	bool		enabled;
-	bool		adaptive;
+	int			use;			/* PgscaleUse */
 	int			workers;
 	int			writers;		/* of each worker */
 	int			mode;			/* PgscaleSweeperMode */

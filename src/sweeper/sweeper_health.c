@@ -127,7 +127,7 @@ say_off(const PgscaleSweeperPartition *leader, PgscaleHealth *health)
 
 	health->state = PGSCALE_HEALTH_OFF;
 	health->reason = pgscale_sweeper_reason(PGSCALE_SWEEPER_REASON_OFF, 0);
-	health->action = "set pgscale.sweeper to on and reload";
+	health->action = "set pgscale.sweeper to auto and reload";
 	health->no_use = leader->stood_down_ns != 0 && pgscale_timer_clock() - leader->stood_down_ns < REMEMBERED_NS;
 	if (health->no_use)
 	{

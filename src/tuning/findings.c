@@ -338,6 +338,8 @@ pgscale_tuning_setting(const char *name)
 	value = GetConfigOptionResetString(name);
 	if (strcmp(value, "on") == 0 || strcmp(value, "off") == 0)
 		return strcmp(value, "on") == 0;
+	if (strcmp(value, "auto") == 0) /* of a feature of pgscale's */
+		return 1;
 	return strtod(value, NULL);
 }
 

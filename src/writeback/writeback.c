@@ -60,9 +60,8 @@
 #define STALLED_MS		5000
 
 
-bool		pgscale_writeback_enabled;
+int			pgscale_writeback_use;
 static int	writeback_cap;		/* kB; -1: to be found */
-static bool writeback_adaptive;
 
 static PgscaleWritebackShare *share = NULL;
 static PgscaleWriteback controller;
@@ -81,21 +80,16 @@ static uint64 rate_written;
 static void
 writeback_define_gucs(void)
 {
-	DefineCustomBoolVariable("pgscale.writeback",
+	DefineCustomEnumVariable("pgscale.writeback",
 							 "Makes the kernel write continuously, so that little is left for a checkpoint's fsync.",
-							 NULL,
-							 &pgscale_writeback_enabled, false,
+							 "\"auto\": except while the kernel saves writes by waiting; \"on\": all the time.",
+							 &pgscale_writeback_use, PGSCALE_USE_OFF, pgscale_use_options,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("pgscale.writeback_cap",
 							"Maximum that the kernel may still have to write for this cluster.",
 							"-1 is what the disk takes in 0.25 s, as measured, from 8 MB to 256 MB.",
 							&writeback_cap, -1, -1, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_KB, NULL, NULL, NULL);
-	DefineCustomBoolVariable("pgscale.writeback_adaptive",
-							 "Lets the worker stand down while the kernel saves writes by waiting.",
-							 "If off, the worker works all the time.",
-							 &writeback_adaptive, true,
-							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 }
 
 static void
@@ -206,7 +200,7 @@ writeback_work(int64 now_ns)
 	bool		busy = pgscale_writeback_watch_round(now_ns, Max(timer.period_ns, WORK_PERIOD_NS));
 	PgscaleWritebackAsked asked;
 	PgscaleWritebackEvidence e;
-	const double redirty_limit = writeback_adaptive ? REDIRTY_LIMIT : 1;
+	const double redirty_limit = pgscale_writeback_use == PGSCALE_USE_AUTO ? REDIRTY_LIMIT : 1;
 	int64		found;
 	int64		skipped;
 	int64		ask;
@@ -255,7 +249,7 @@ writeback_round(void)
 
 	(void) pgscale_worker_interrupts();
 
-	if (!pgscale_writeback_enabled)
+	if (pgscale_writeback_use == PGSCALE_USE_OFF)
 	{
 		if (on)
 			switch_off();
@@ -367,11 +361,11 @@ writeback_health(PgscaleHealth *health)
 
 	/* The worker may know of a reload before this backend does. */
 	s = pgscale_writeback_share();
-	if (s->pid != 0 ? s->state == PGSCALE_WRITEBACK_OFF : !pgscale_writeback_enabled)
+	if (s->pid != 0 ? s->state == PGSCALE_WRITEBACK_OFF : pgscale_writeback_use == PGSCALE_USE_OFF)
 	{
 		health->state = PGSCALE_HEALTH_OFF;
 		health->reason = pgscale_writeback_reason(PGSCALE_WRITEBACK_IS_OFF, 0);
-		health->action = "set pgscale.writeback to on and reload";
+		health->action = "set pgscale.writeback to auto and reload";
 		return;
 	}
 	/* Switched on, its first round ends a moment later. */
@@ -391,7 +385,7 @@ writeback_health(PgscaleHealth *health)
 static bool
 writeback_wanted(void)
 {
-	return pgscale_writeback_enabled;
+	return pgscale_writeback_use != PGSCALE_USE_OFF;
 }
 
 static const PgscaleWorker writeback_worker = {

@@ -23,6 +23,7 @@
 #include "base/kernel.h"
 #include "base/pg_compat.h"
 #include "base/preload.h"
+#include "pgscale.h"
 #include "writeback/writeback_stats.h"
 
 #define LOCK_TRANCHE	"pgscale writeback"
@@ -138,7 +139,7 @@ add_ours(Row *row, bool preloaded)
 		 * One that was ended, and is not wanted any more, did not put that
 		 * down.
 		 */
-		if (s.pid == 0 && !pgscale_writeback_enabled)
+		if (s.pid == 0 && pgscale_writeback_use == PGSCALE_USE_OFF)
 		{
 			s.state = PGSCALE_WRITEBACK_OFF;
 			s.reason = PGSCALE_WRITEBACK_IS_OFF;

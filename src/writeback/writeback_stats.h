@@ -60,7 +60,7 @@ typedef struct PgscaleWritebackShare
 } PgscaleWritebackShare;
 
 /* setting */
-extern bool pgscale_writeback_enabled;
+extern int	pgscale_writeback_use;
 
 extern void pgscale_writeback_share_request(void);
 extern void pgscale_writeback_share_startup(void);

@@ -163,7 +163,6 @@ log_line_prefix = '%m [%p] %e %b '
 max_worker_processes = 24
 pgscale.sampler_period = 1ms
 pgscale.sweeper = on
-pgscale.sweeper_adaptive = off
 pgscale.writeback = on
 $conf
 EOC

@@ -79,7 +79,7 @@ sub sweeper_mode { return has_freelist() ? 'freelist' : 'window'; }
 sub sweeper_conf
 {
     return "shared_buffers = 8MB\nmax_worker_processes = 32\ncheckpoint_timeout = 1h\nbgwriter_lru_maxpages = 0\npgscale.sweeper = on\n"
-      . 'pgscale.sweeper_adaptive = off' . "\npgscale.sweeper_mode = " . sweeper_mode();
+      . 'pgscale.sweeper_mode = ' . sweeper_mode();
 }
 
 # Does this server have a module of contrib?

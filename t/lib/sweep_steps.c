@@ -43,6 +43,7 @@ static void made_up_writeback(const PgscalePage *first, int count);
 #undef is_ours
 #include "sweeper/write_combining.c"
 #include "sweeper/kept_pages.c"
+#include "base/change_count.c"
 #include "sweeper/partitions.c"
 #define pgscale_sweeper_long_enough		true_long_enough
 #include "sweeper/scan.c"

@@ -51,7 +51,6 @@ def settings(rng, durable):
         **features.SETTINGS,
         "pgscale.writeback": rng.choice(("on", "off")),
         "pgscale.writeback_cap": rng.choice(("64kB", "1MB", "-1")),
-        "pgscale.writeback_adaptive": "off",
         "pgscale.sweeper_workers": rng.randint(1, 3),
         "pgscale.sweeper_mode": rng.choice(("freelist", "window")),
         "pgscale.sweeper_high_watermark": rng.choice((0.02, 0.1, 0.25)),

@@ -25,11 +25,10 @@ CORRUPTED = ("XX001", "XX002", "58030")     # what a session is told of broken d
 
 # What a reload switches
 SWITCHED = {
-    "pgscale.sweeper": ("on", "on", "on", "off"),
+    "pgscale.sweeper": ("on", "on", "auto", "off"),
     "pgscale.sweeper_mode": ("freelist", "window"),
     "pgscale.sweeper_high_watermark": (0.002, 0.02, 0.1, 0.25),
     "pgscale.sweeper_policy": POLICIES,
-    "pgscale.sweeper_adaptive": ("on", "off", "off", "off"),
 }
 
 

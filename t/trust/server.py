@@ -19,7 +19,6 @@ HERE = pathlib.Path(__file__).resolve().parent
 SWEEPER = {
     "shared_preload_libraries": "pgscale",
     "pgscale.sweeper": "on",
-    "pgscale.sweeper_adaptive": "off",
 }
 POLICIES = ("clock", "history", "adaptive", "adaptive")
 

@@ -41,7 +41,6 @@ SETTINGS = {
     "pgscale.sweeper_writers": "2",
     "pgscale.writeback": "on",
     "pgscale.writeback_cap": "8MB",
-    "pgscale.writeback_adaptive": "off",
 }
 # An hour may add this to a process at most. 1 byte at each of the sampler's ticks would be 350 kB. Less than LEAST in all is none: a
 # block of memory, or a file that comes and goes.

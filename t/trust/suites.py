@@ -40,7 +40,6 @@ EVERYTHING = {
     "pgscale.sweeper_high_watermark": "0.2",
     "pgscale.writeback": "on",
     "pgscale.writeback_cap": "1MB",
-    "pgscale.writeback_adaptive": "off",
     # in a database that the suites do not use; recovery's servers lack the extension, so each round fails there
     "pgscale.archive_database": "postgres",
     "pgscale.sampler_debug_period": "1s",

@@ -60,7 +60,7 @@ find_sweeper(const PgscaleTuningRuleInput *input)
 		return pgscale_tuning_finding(PGSCALE_SILENT, "the background writer does next to nothing, which comes first");
 	if (pgscale_tuning_find_bgwriter(input)->verdict == PGSCALE_ADVISES)
 		return pgscale_tuning_finding(PGSCALE_SILENT, "the background writer stops at its limit, which comes first");
-	return pgscale_tuning_advise("on", share / 2, numbers,
+	return pgscale_tuning_advise("auto", share / 2, numbers,
 								 "sessions write %.0f %% of the pages themselves, which takes %.0f %% of their time; the sweeper "
 								 "cleans ahead of them (doc/sweeper.md)", 100 * pgscale_tuning_backend_write_fraction(e), 100 * share);
 }
@@ -135,7 +135,7 @@ find_writeback(const PgscaleTuningRuleInput *input)
 	if (pgscale_tuning_rewrites(e))
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "the kernel's cache holds pages that shared buffers do "
 									  "not, and saves writes");
-	return pgscale_tuning_advise("on", 0.4 * stalls, numbers,
+	return pgscale_tuning_advise("auto", 0.4 * stalls, numbers,
 								 "the syncs that end checkpoints took %.0f %% of the time and sessions stalled for %.0f %% of theirs, "
 								 "although the server asks for early writes (doc/writeback.md)",
 								 100 * pgscale_tuning_sync_fraction(e), 100 * stalls);
