@@ -8,7 +8,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my ($ENOSPC, $EIO) = (28, 5);
-my ($WRITERS, $SWEEPER, $OPEN, $WRITE, $SYNC) = (-3, -4, 1, 2, 4);
+my ($WRITERS, $SWEEPER, $WRITE, $SYNC, $CREATE) = (-3, -4, 2, 4, 32);
 my $library = compiled('faults') // plan skip_all => 'no compiler';
 $ENV{PGSCALE_FAULTS} = PostgreSQL::Test::Utils::tempdir() . '/orders';
 order();
@@ -85,7 +85,7 @@ $db->churn_right('the data is right');
 
 # No dynamic shared memory for it, as in a container with a small /dev/shm
 $log = -s $node->logfile;
-order(pid => $SWEEPER, kinds => $OPEN, error => $ENOSPC, always => 1, word => 'pg_dynshmem/');
+order(pid => $SWEEPER, kinds => $CREATE, error => $ENOSPC, always => 1, word => 'pg_dynshmem/');
 $db->sql(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'pgscale sweeper 1'});
 $db->poll_ok(q{SELECT state, reason ~ '^the server could not give sweeper 1 its \d+ MB of dynamic shared memory$', action LIKE '%/dev/shm%'
     FROM pgscale.health WHERE feature = 'sweeper'}, 'without memory it is broken, and says why', 'broken|t|t');

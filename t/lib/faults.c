@@ -26,7 +26,8 @@ enum
 	WRITE = 2,
 	SYNC = 4,
 	RENAME = 8,
-	MEMORY = 16
+	MEMORY = 16,
+	CREATE = 32
 };
 
 /* tuning_changes.pl, relocation_faults.pl and sweeper_faults.pl know this layout */
@@ -164,7 +165,7 @@ name(const char *path, int flags, ...) \
 	if (flags & O_CREAT) \
 		mode = va_arg(rest, mode_t); \
 	va_end(rest); \
-	return path_meant(OPEN, path) ? -1 : real(path, flags, mode); \
+	return path_meant(flags & O_CREAT ? OPEN | CREATE : OPEN, path) ? -1 : real(path, flags, mode); \
 }
 
 #define FOPENS(name) \
