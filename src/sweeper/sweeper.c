@@ -370,24 +370,22 @@ sweeper_judge(int64 now)
 		start_evidence(now);
 }
 
-/* Tells others, and the forecast, what the policy knows by now. */
+/* Takes what its policy knows by now into the forecast. */
 static void
-sweeper_report(void)
+sweeper_forecast(void)
 {
 	PgscaleSweeperPolicyReport report;
 
 	pgscale_sweeper_policy_report(partition, &report);
 	pgscale_sweeper_forecast_go_on(&partition->forecast, &report, partition->policy_begun, partition->buffers, &partition->coverage);
-
-	pgscale_sweeper_report_add(&report, &reported_before, false);
-	(void) pgscale_change_begin_write(&partition->report_changes);
-	partition->report = report;
-	pgscale_change_end_write(&partition->report_changes);
 }
 
-/* In a tick: logs it if another choice of pages has come into force. */
+/*
+ * In a tick: shows what the policy knows by now, so that a reset counts from here.  Logs it
+ * if another choice of pages has come into force.
+ */
 static void
-note_choice(void)
+sweeper_report(void)
 {
 	PgscaleSweeperPolicyReport report;
 
@@ -398,6 +396,11 @@ note_choice(void)
 						pgscale_sweeper_describe_choice(&report, report.choice), pgscale_sweeper_describe_choice(&report, last_choice),
 						(unsigned long long) report.switches)));
 	last_choice = report.choice;
+
+	pgscale_sweeper_report_add(&report, &reported_before, false);
+	(void) pgscale_change_begin_write(&partition->report_changes);
+	partition->report = report;
+	pgscale_change_end_write(&partition->report_changes);
 }
 
 /*
@@ -434,7 +437,7 @@ sweeper_reconsider(int64 now)
 	const PgscaleSweeperPartition *leader = pgscale_sweeper_partition(0);
 	const bool	wanted = pgscale_sweeper_wanted();
 
-	sweeper_report();
+	sweeper_forecast();
 
 	if (wanted && !partition->warm)
 	{
@@ -602,7 +605,7 @@ sweep_round(void)
 	}
 	else if (partition->state != PGSCALE_SWEEPER_WORKING)
 		sweeper_rest();
-	note_choice();
+	sweeper_report();
 	if (partition->state != PGSCALE_SWEEPER_WORKING)
 		covered_allocations = -1;
 	if (!pgscale_sweeper_wanted() && left)

@@ -204,7 +204,8 @@ class Experiment:
         job, phase = self.struck
         connection = self.server.connect()
         rows = run(connection, """
-            SELECT state = 'done' OR (SELECT reltablespace FROM pg_class WHERE oid = relation) = target
+            SELECT state = 'done' OR (SELECT coalesce(nullif(reltablespace, 0), dattablespace)
+                                        FROM pg_class, pg_database WHERE pg_class.oid = relation AND datname = current_database()) = target
               FROM pgscale_internal.relocation_job WHERE job = %s""", job)
         connection.close()
         switched = bool(rows and rows[0][0])
