@@ -202,7 +202,7 @@ typedef enum PgscaleWorkerStart
 extern PgscaleWorkerStart pgscale_workers_start_of(const PgscaleModule *module);
 
 /*
- * The same of a feature whose observe() the sampler calls, by when it last did; and
+ * Whether a feature works whose observe() the sampler calls, by when it last did; and
  * of one that lives on what it has written down, if stalled_ms is 0.  Where the sampler
  * is off, it is off, too.
  */

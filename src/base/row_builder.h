@@ -35,7 +35,7 @@ pgscale_row_put(PgscaleRow *row, Datum value, bool isnull)
 	row->nulls[row->n++] = isnull;
 }
 
-/* The same of these types. */
+/* A column of one of these types. */
 static inline void
 pgscale_row_text(PgscaleRow *row, const char *text) /* NULL is null */
 {

@@ -17,7 +17,7 @@
 /* Bytes of the WAL files that are there, those for later use included. */
 extern int64 pgscale_wal_disk_used(void);
 
-/* The same of segments before that one; and of these, what is still to be archived. */
+/* The bytes of segments before that one; and of these, what is still to be archived. */
 extern int64 pgscale_wal_disk_used_before(XLogSegNo end);
 extern int64 pgscale_wal_disk_to_archive_before(XLogSegNo end);
 

@@ -49,7 +49,7 @@ extern void pgscale_relocation_check_is_table(Oid relation);
  */
 extern bool pgscale_relocation_check(const PgscaleRelocationJob *job, int elevel);
 
-/* The same of an online move: can the changes of its files be followed? */
+/* As above, for an online move: can the changes of its files be followed? */
 extern bool pgscale_relocation_check_online(Oid relation, int elevel);
 
 /* Raises an error unless the current user may move the job's relation to its target, and both are fit for that. */

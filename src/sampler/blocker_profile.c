@@ -390,7 +390,7 @@ blockers_add(PgscaleSamplerTickSample *sample, const PgscaleSamplerTick *tick)
 	wait = &lock_waits[sample->slot];
 	began = pg_atomic_read_u64(&ProcGlobal->allProcs[sample->slot].waitStart);
 
-	/* After a wait in vain it may still show that one's beginning. */
+	/* After a wait that got no lock, waitStart may still be that wait's. */
 	if (began != 0 && (wait->began != began || wait->pid != proc->pid || wait->wait_event != proc->wait_event))
 	{
 		wait->pid = proc->pid;

@@ -30,8 +30,8 @@
 #include "utils/timestamp.h"
 
 #include "base/server_counters.h"
-#include "sweeper/segment.h"
 #include "sweeper/partitions.h"
+#include "sweeper/segment.h"
 #include "sweeper/sweeper.h"
 
 #define LOCK_TRANCHE	"pgscale sweeper"

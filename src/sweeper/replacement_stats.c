@@ -24,8 +24,8 @@
 #include "base/pg_compat.h"
 #include "base/preload.h"
 #include "sweeper/known_pages.h"
-#include "sweeper/segment.h"
 #include "sweeper/partitions.h"
+#include "sweeper/segment.h"
 #include "sweeper/sweeper.h"
 
 PG_FUNCTION_INFO_V1(pgscale_replacement_stats);
@@ -128,17 +128,19 @@ worth_of(int buf, const PgscalePage *page, PgscalePageWorth *worth)
 	const PgscaleSweeperPartition *partition;
 	const PgscaleSweeperMemory *memory;
 	const PgscaleSweeperPolicy *policy;
+	int			kind;
 	int			n = 0;
 
 	while (buf >= pgscale_sweeper_partition(n)->first + pgscale_sweeper_partition(n)->buffers)
 		n++;
 	partition = pgscale_sweeper_partition(n);
 	memory = &memories[n];
+	kind = partition->policy;	/* once: another sweeper may begin meanwhile */
 	buf -= partition->first;
-	if (!memory->segment || partition->policy == PGSCALE_SWEEPER_NO_POLICY ||
+	if (!memory->segment || kind == PGSCALE_SWEEPER_NO_POLICY ||
 		!memory->pages[buf].known || memory->pages[buf].hash != pgscale_buffer_page_hash(page))
 		return false;
-	policy = pgscale_sweeper_policy(partition);
+	policy = pgscale_sweeper_policies[kind];
 	worth->score = exp2(policy->score(memory->policy, buf));
 	worth->may_leave = policy->rank(memory->policy, buf) == 0;
 	return true;

@@ -55,9 +55,9 @@
 #include "sweeper/controller.h"
 #include "sweeper/keep.h"
 #include "sweeper/known_pages.h"
+#include "sweeper/partitions.h"
 #include "sweeper/saved_history.h"
 #include "sweeper/segment.h"
-#include "sweeper/partitions.h"
 #include "sweeper/supply/supply.h"
 #include "sweeper/sweeper.h"
 

@@ -21,8 +21,8 @@
 #include "base/worker.h"
 #include "sweeper/controller.h"
 #include "sweeper/keep.h"
-#include "sweeper/segment.h"
 #include "sweeper/partitions.h"
+#include "sweeper/segment.h"
 #include "sweeper/sweeper.h"
 
 /* If there was no tick for that long, something is wrong. */

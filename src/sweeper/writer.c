@@ -43,8 +43,8 @@
 #include "base/timer.h"
 #include "base/units.h"
 #include "base/worker.h"
-#include "sweeper/segment.h"
 #include "sweeper/partitions.h"
+#include "sweeper/segment.h"
 #include "sweeper/sweeper.h"
 
 

@@ -29,7 +29,7 @@
 /* The sessions' time in a kind of wait, of all that they spent at work: 0 .. 1. */
 extern double pgscale_tuning_fraction(const PgscaleTuningEvidence *e, PgscaleTuningEvidenceWait wait);
 
-/* The same of all that has to do with writing WAL. */
+/* As above, with all that has to do with writing WAL. */
 extern double pgscale_tuning_wal_fraction(const PgscaleTuningEvidence *e);
 
 /* As above, with reading, writing and syncing data. */

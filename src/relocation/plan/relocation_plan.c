@@ -309,7 +309,7 @@ segment_bytes(const char *path, bool cached, off_t *size)
 	return bytes;
 }
 
-/* The same of all files of a relation; *toast: its TOAST table. */
+/* Bytes of all files of a relation; *toast: its TOAST table. */
 static int64
 files_bytes(Oid relation, bool cached, Oid *toast)
 {
@@ -347,7 +347,7 @@ files_bytes(Oid relation, bool cached, Oid *toast)
 	return bytes;
 }
 
-/* The same of a TOAST table and its index. */
+/* Bytes of a TOAST table and its index. */
 static int64
 toast_bytes(Oid toast, bool cached)
 {

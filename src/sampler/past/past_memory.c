@@ -184,7 +184,7 @@ add_part(HistorySums *sums, const PgscaleSamplerSample *sample, uint8 minute, co
 		sums->timed_us[minute - 1][pgscale_sampler_timeline_place(sample->wait_event)] += us;
 }
 
-/* The same of all of its time within a row, minute by minute where the timeline has it. */
+/* Adds all of its time within a row, minute by minute where the timeline has it. */
 static void
 add_by_minute(HistorySums *sums, const PgscaleSamplerSample *sample, const PgscaleSamplerPastRange *row, TimestampTz begin, TimestampTz end)
 {

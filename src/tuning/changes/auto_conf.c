@@ -208,7 +208,7 @@ check_value(const struct config_generic *record, const char *value)
 		MemoryContextSwitchTo(context);
 		error = CopyErrorData();
 		FlushErrorState();
-		/* a cancel is not for want of anything */
+		/* a cancel needs no hint */
 		if (!error->hint && ERRCODE_TO_CATEGORY(error->sqlerrcode) != ERRCODE_OPERATOR_INTERVENTION)
 			error->hint = pstrdup("pg_settings has its range, unit and values.");
 		ReThrowError(error);

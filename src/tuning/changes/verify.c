@@ -455,7 +455,7 @@ how_long(const Windows *windows, double difference, double half)
 	return psprintf("about %.0f s more would be enough, if it goes on like this", (need_ms - windows->after_ms) / 1000);
 }
 
-/* The same of a metric that is known of too few records. */
+/* How much more is needed of a metric that is known of too few records. */
 static const char *
 how_many_more(const Windows *windows, const Series *before, const Series *after)
 {
