@@ -1,5 +1,5 @@
 # Each statement of README.md and doc/, as psql runs it on a server with pgscale: none may fail. Where the answer is shown, its
-# columns must be those that come; where that is stable, all of it. doc/internals.md, "Documents", says what the comments before a
+# columns must be those that come; where that is stable, all of it. CONTRIBUTING.md, "Documents", says what the comments before a
 # fence mean. And what a server has, doc/ describes: settings with their defaults, columns of views.
 # Runs on each major.
 use strict;
