@@ -2,6 +2,10 @@
 -- includes them.  A subscriber without pgscale would stop at the first row, and one with pgscale at the first equal key.
 -- So nothing is sent: logical decoding skips tables that are marked as a rewrite of another one.  And nothing is taken: a
 -- trigger, which fires where replication writes and nowhere else, drops what the first copy of a subscription brings.
+--
+-- No catalog says "never publish this".  Unlogged tables are left out, but are empty after a crash and on standbys; 19 has
+-- EXCEPT, but only the publication's owner can write it, and who adds a table later does not.  A later major may decode
+-- marked tables, too: then rows are sent again, which t/pgscale_logical_replication.pl sees.
 CREATE FUNCTION pgscale_internal.keep_local()
 RETURNS void
 LANGUAGE sql VOLATILE PARALLEL UNSAFE
