@@ -34,7 +34,7 @@ machine_server() {
 trust() {
     local status=0
     "t/trust/$1" "${@:2}" >"$out/log" 2>&1 || status=$?
-    [ "$status" != 75 ] || cannot "the packages that $1 needs cannot be had now"
+    [ "$status" != 75 ] || cannot "$1 cannot be run now: $(tail -n 1 "$out/log")"
     [ "$status" = 0 ] || { tail -n 40 "$out/log" >&2 && fail "$1 failed: see $out/log"; }
     tail -n 1 "$out/log"
 }

@@ -170,7 +170,10 @@ def upgrade(old, new, mode):
         cwd=work, capture_output=True, text=True)
     took = time.monotonic() - since
     if done.returncode != 0:
-        raise Loss("pg_upgrade: " + " | ".join((done.stdout + done.stderr).strip().splitlines()[-8:]))
+        said = done.stdout + done.stderr
+        for log in sorted((after.folder / "pg_upgrade_output.d").glob("*/log/pg_upgrade_dump_*.log")):
+            said += "\n".join(line for line in log.read_text().splitlines() if ": error:" in line or line.startswith("DETAIL"))
+        raise Loss("pg_upgrade: " + " | ".join(said.strip().splitlines()[-12:]))
     after.start(**SETTINGS)
     found = {"pg_upgrade s": round(took, 1), "undo": check_moved(after, end, rows)}
     check_works(after)
