@@ -305,22 +305,24 @@ pgscale_buffer_set_usage(int buf, const PgscaleBuffer *seen, uint8 usage)
 bool
 pgscale_buffer_supply(int buf, const PgscalePage *page, uint8 max_usage)
 {
-	const PgscaleBufferState must = BM_VALID | BM_TAG_VALID;
-	const PgscaleBufferState must_not = BM_DIRTY | BM_JUST_DIRTIED | BM_IO_IN_PROGRESS | BM_PIN_COUNT_WAITER;
+	const PgscaleBufferState must = page ? BM_VALID | BM_TAG_VALID : 0;
+	const PgscaleBufferState must_not = BM_DIRTY | BM_JUST_DIRTIED | BM_IO_IN_PROGRESS | BM_PIN_COUNT_WAITER |
+		(page ? 0 : BM_VALID | BM_TAG_VALID);
 	BufferDesc *desc = GetBufferDescriptor(buf);
-	BufferTag	tag;
+	BufferTag	tag = {0};
 	PgscaleBufferState state;
 	bool		supply;
 
 	if (!PGSCALE_FREELIST || pgscale_buffer_listed(buf))
 		return false;
-	make_tag(&tag, page);
+	if (page)
+		make_tag(&tag, page);
 
 	state = LockBufHdr(desc);
 	supply = (state & (must | must_not)) == must &&
 		BUF_STATE_GET_REFCOUNT(state) == 0 &&
 		buffer_usage_of(state) <= max_usage &&
-		BufferTagsEqual(&tag, &desc->tag);
+		(!page || BufferTagsEqual(&tag, &desc->tag));
 	if (supply)
 		state = buffer_with_usage(state, 0);
 	pgscale_compat_unlock_header(desc, state);

@@ -116,7 +116,8 @@ extern bool pgscale_buffer_set_usage(int buf, const PgscaleBuffer *seen, uint8 u
 
 /*
  * Puts a buffer on the freelist, with its page, if no process needs it: still of that
- * page, clean, unpinned and used no more than max_usage.  Returns whether it did.
+ * page, clean, unpinned and used no more than max_usage.  No page (NULL): if it is
+ * empty and unpinned.  Returns whether it did.
  */
 extern bool pgscale_buffer_supply(int buf, const PgscalePage *page, uint8 max_usage);
 

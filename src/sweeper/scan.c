@@ -334,7 +334,16 @@ sweeper_sweep(PgscaleSweeperPartition *partition, int lacking)
 		partition->counts.scanned++;
 		may_pass--;
 
-		if (!pgscale_buffer_read(buf, &look, &page) || look.busy)
+		if (!pgscale_buffer_read(buf, &look, &page))
+		{
+			if (lacking > 0 && supply->offer_empty(partition, buf))
+			{
+				partition->counts.supplied_clean++;
+				lacking--;
+			}
+			continue;
+		}
+		if (look.busy)
 			continue;
 		place = pgscale_sweeper_kept_files > 0 ? pgscale_sweeper_kept_met(partition, &page.locator) : -1;
 		rank = supply->rank(partition, buf, &look, &page);

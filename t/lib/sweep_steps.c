@@ -604,6 +604,7 @@ command(const char *name, const double *numbers)
 	COMMAND("show_late", show_late(a, b));
 	COMMAND("offer", offer(a, page_in(a), b, Max(a, c)));
 	COMMAND("offer_page", offer(a, b, c, a));
+	COMMAND("offer_empty", say(yes(supply->offer_empty(s, a))));
 	COMMAND("ready", say("%d", supply->ready(s)));
 	COMMAND("full", say(yes(supply->full(s))));
 	COMMAND("follow", say(supply->follow(s) ? "demand" : "no demand"));
@@ -729,6 +730,14 @@ static const Step freelist[] = {
 	{"offer 120 2, counts 120, gone", "yes; 0; 3+2, starved 2", "then it is, where it is"},
 	{"hold 122 10222 1, follow", "22: 10122 evicted; demand", "the list has it"},
 	{"unlist 120, -valid 120, follow, gone", "20: 10220 evicted; demand; 5+2, starved 3", "once"},
+
+	/* empty buffers */
+	{"freelist 100 800 0, hold 5000 6 0, list 5000, show 130 0, listen"},
+	{"offer_empty 130", "no", "a page is no empty buffer"},
+	{"-valid 130, offer_empty 130", "no", "nor is one that is being read"},
+	{"-tag 130, +pin 130, offer_empty 130, -pin 130", "no", "nor one that a backend fills"},
+	{"offer_empty 130, offer_empty 130, ready", "30: 10130 evicted; yes; no; 1", "any other is offered, once"},
+	{"hold 130 7 1, follow, gone", "demand; 1+0, starved 0", "and taken"},
 
 	/* what it leaves: ranks as counts, in pieces */
 	{"freelist 100 800 0, show 101 5, show 102 5, show 105 5, show 605 5, show 106 5"},

@@ -201,16 +201,32 @@ put_on_list(PgscaleSweeperPartition *partition, int buf, const PgscalePage *page
 static bool
 freelist_offer(PgscaleSweeperPartition *partition, int buf, const PgscalePage *page, uint8 max_rank)
 {
-	PgscaleSweeperSupplied *top = &pgscale_sweeper_memory.stack[partition->stack_used];
 	bool		listed;
 
 	if (partition->stack_used >= partition->stack_size || !put_on_list(partition, buf, page, max_rank, &listed))
 		return false;
-	if (listed)
-		return true;
-	top->buf = buf;
-	top->page_hash = pgscale_buffer_page_hash(page);
-	partition->stack_used++;
+	if (!listed)
+		pgscale_sweeper_memory.stack[partition->stack_used++] = (PgscaleSweeperSupplied)
+	{
+		.buf = buf,.page_hash = pgscale_buffer_page_hash(page)
+	};
+	return true;
+}
+
+/*
+ * From 16 on, what evicts a page by its buffer (pg_buffercache) leaves this off the list,
+ * and the hand, which would find it, stands still.
+ */
+static bool
+freelist_offer_empty(PgscaleSweeperPartition *partition, int buf)
+{
+	if (partition->stack_used >= partition->stack_size || !pgscale_buffer_supply(buf, NULL, 0))
+		return false;
+	pgscale_sweeper_page_left(partition, buf);
+	pgscale_sweeper_memory.stack[partition->stack_used++] = (PgscaleSweeperSupplied)
+	{
+		.buf = buf,.page_hash = 0
+	};
 	return true;
 }
 
@@ -301,6 +317,7 @@ const PgscaleSweeperSupply pgscale_sweeper_freelist = {
 	.rank = freelist_rank_page,
 	.show = freelist_show,
 	.offer = freelist_offer,
+	.offer_empty = freelist_offer_empty,
 	.ready = freelist_ready,
 	.full = freelist_full,
 	.onward = freelist_onward,

@@ -46,6 +46,12 @@ typedef struct PgscaleSweeperSupply
 	 */
 	bool		(*offer) (PgscaleSweeperPartition *partition, int buf, const PgscalePage *page, uint8 max_rank);
 
+	/*
+	 * Offers a buffer that holds no page, where backends do not find it of
+	 * themselves.
+	 */
+	bool		(*offer_empty) (PgscaleSweeperPartition *partition, int buf);
+
 	/* Buffers on offer, as far as it knows; and can there be no more? */
 	int			(*ready) (const PgscaleSweeperPartition *partition);
 	bool		(*full) (const PgscaleSweeperPartition *partition);

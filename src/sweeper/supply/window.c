@@ -316,6 +316,13 @@ window_offer(PgscaleSweeperPartition *partition, int buf, const PgscalePage *pag
 	return put_on_offer(buf, &look, p);
 }
 
+/* The server's hand takes it. */
+static bool
+window_offer_empty(PgscaleSweeperPartition *partition, int buf)
+{
+	return false;
+}
+
 static int
 window_ready(const PgscaleSweeperPartition *partition)
 {
@@ -538,6 +545,7 @@ const PgscaleSweeperSupply pgscale_sweeper_window = {
 	.rank = window_rank_page,
 	.show = window_show,
 	.offer = window_offer,
+	.offer_empty = window_offer_empty,
 	.ready = window_ready,
 	.full = window_full,
 	.onward = window_onward,
