@@ -320,8 +320,11 @@ pgscale_worker_connect(Oid database, const PgscaleWorkerSetting *own, int n)
 		{"auto_explain.log_min_duration", "-1"},
 	};
 
-	/* such as that of a collation's version, three lines each time */
-	SetConfigOption("log_min_messages", "error", PGC_SUSET, PGC_S_SESSION);
+	/*
+	 * such as that of a collation's version, three lines each time; a value
+	 * of a session would need a user already
+	 */
+	SetConfigOption("log_min_messages", "error", PGC_SUSET, PGC_S_OVERRIDE);
 	BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
 
 	worker_override(settings, lengthof(settings));
