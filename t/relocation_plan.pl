@@ -396,6 +396,17 @@ cmp_ok($bloat, '>', 80, 'an index that is mostly air is rebuilt');
 is($db->sql('SELECT pgscale_internal.relocation_index_mode(1)'), '', 'what is no index is neither');
 $db->sql('DROP INDEX t_brin');
 
+# It is asked for each index of a plan, so it must not read all statistics: it does not need to, where that is not cheaper.
+$db->sql("BEGIN; SET LOCAL enable_seqscan = off");
+my $size = q{SELECT pgscale_internal.relocation_btree_bytes('t_n'::regclass, 1)};
+my $read = q{SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_sys_tables WHERE relname = 'pg_statistic'};
+$db->sql($size);    # and reads those of the catalogs themselves
+my $read_before = $db->sql($read);
+$db->sql($size);
+cmp_ok($db->sql($read) - $read_before, '<', 20, 'the size of an index takes the statistics of its columns');
+cmp_ok($db->sql('SELECT count(*) FROM pg_statistic'), '>', 100, 'of more');
+$db->sql('COMMIT');
+
 # Predicted against rebuilt
 my $bytes = q{SELECT ceil(pgscale_internal.relocation_btree_bytes(oid, reltuples)) FROM pg_class WHERE oid = '%s'::regclass};
 my %guess = map { $_ => $db->sql(sprintf $bytes, $_) } qw(airy_pkey t_n);

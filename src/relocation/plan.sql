@@ -126,7 +126,10 @@ AS $$
           JOIN pg_class c ON c.oid = CASE k.attnum WHEN 0 THEN x.indexrelid ELSE x.indrelid END
           JOIN pg_namespace n ON n.oid = c.relnamespace
           JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = CASE k.attnum WHEN 0 THEN k.place ELSE k.attnum END
-          LEFT JOIN pg_stats s ON s.schemaname = n.nspname AND s.tablename = c.relname AND s.attname = a.attname AND NOT s.inherited
+          -- OFFSET has the view looked up by these names for each column, instead of all of it read once an index
+          LEFT JOIN LATERAL (SELECT p.null_frac, p.avg_width FROM pg_stats p
+                              WHERE p.schemaname = n.nspname AND p.tablename = c.relname AND p.attname = a.attname AND NOT p.inherited
+                             OFFSET 0) s ON true
          WHERE x.indexrelid = index
         HAVING count(*) = count(s.avg_width)
     ), page AS (
