@@ -455,6 +455,13 @@ for my $call (q{CALL pgscale.relocation_watch('1 hour')}, q{SELECT * FROM pgscal
 like(window(q{SELECT pgscale.relocation_plan('fast', 1, '%s')}, sub { $db->sql('SELECT pg_stat_reset()') }),
     qr/statistics were reset during the window/, 'statistics that were reset are none');
 
+# A transaction whose snapshot is from before the window
+$planner->sql('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1');
+is(window(q{SELECT (SELECT bool_or(built) FROM unnest(w.relations, w.built) b(relation, built) WHERE relation = 'rewritten'::regclass)
+    FROM pgscale_internal.relocation_window(extract(epoch FROM interval '%s') * 1000) w}, sub { $other->sql('TRUNCATE rewritten') }),
+    't', 'what is rewritten since the snapshot is seen');
+$planner->sql('COMMIT');
+
 # Under a budget, while an index is being built: a transaction holds that up.
 $other->sql('BEGIN; INSERT INTO built VALUES (0)');
 my $builder = session($node);

@@ -38,7 +38,8 @@ GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_reads(oid) TO pg_monitor;
 -- A look at all relations of this database: how often each was read so far. As numbers that are the same in each session's texts.
 CREATE FUNCTION pgscale_internal.relocation_look(OUT relations oid[], OUT files oid[], OUT reads bigint[], OUT read_us bigint, OUT reset_at text)
 RETURNS record
-LANGUAGE sql VOLATILE PARALLEL UNSAFE
+-- by the snapshot of the query that calls it
+LANGUAGE sql STABLE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp SET stats_fetch_consistency = none SET jit = off
 AS $$
     SELECT array_agg(c.oid), array_agg(c.relfilenode), array_agg(pgscale_internal.relocation_reads(c.oid)),
@@ -56,7 +57,7 @@ CREATE FUNCTION pgscale_internal.relocation_between(
     earlier oid[], earlier_files oid[], earlier_reads bigint[], later oid[], later_files oid[], later_reads bigint[], being_built oid[],
     OUT relations oid[], OUT reads bigint[], OUT built boolean[], OUT relations_read bigint)
 RETURNS record
-LANGUAGE sql VOLATILE PARALLEL UNSAFE
+LANGUAGE sql STABLE PARALLEL UNSAFE
 -- it is not known how long the arrays are
 SET search_path = pg_catalog, pg_temp SET jit = off SET enable_nestloop = off
 AS $$

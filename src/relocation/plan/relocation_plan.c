@@ -52,6 +52,7 @@
 #include "utils/fmgrprotos.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
+#include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
 #include "base/kernel.h"
@@ -98,13 +99,16 @@ pgscale_relocation_reads(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(stats ? stats->blocks_fetched - stats->blocks_hit : 0);
 }
 
+/* Sees what is so now, also in a transaction whose snapshot is from before the window. */
 static void
 plan_query(const char *query, int nargs, const Oid *types, const Datum *values, PgscaleRows *rows)
 {
 	const int	settings = pgscale_sql_names();
 
 	pgstat_clear_snapshot();
+	PushActiveSnapshot(GetLatestSnapshot());
 	pgscale_sql_query(query, nargs, types, values, true, 0, rows);
+	PopActiveSnapshot();
 	AtEOXact_GUC(true, settings);
 }
 
