@@ -89,7 +89,8 @@ order(pid => $SWEEPER, kinds => $CREATE, error => $ENOSPC, always => 1, word => 
 $db->sql(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'pgscale sweeper 1'});
 $db->poll_ok(q{SELECT state, reason ~ '^the server could not give sweeper 1 its \d+ MB of dynamic shared memory$', action LIKE '%/dev/shm%'
     FROM pgscale.health WHERE feature = 'sweeper'}, 'without memory it is broken, and says why', 'broken|t|t');
-is($db->sql('SELECT state FROM pgscale.sweeper_stats'), 'off', 'it is not at work, although it was when it ended');
+is($db->sql('SELECT state, reason FROM pgscale.sweeper_stats'), 'off|the server could not give it its dynamic shared memory',
+    'it is not at work, although it was when it ended');
 is($db->sql('SELECT bool_and(mean_score IS NULL) FROM pgscale.relation_buffers'), 't', 'nothing of a page is known');
 my $lines = () = slurp_file($node->logfile, $log) =~ /ERROR:  could not open shared memory segment/g;
 is($lines, 1, 'the log has the reason, once a minute');

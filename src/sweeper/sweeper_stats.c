@@ -79,8 +79,11 @@ pgscale_sweeper_stats(PG_FUNCTION_ARGS)
 		values[i++] = Int32GetDatum(pgscale_sweeper_writers_running(s));
 		values[i++] = CStringGetTextDatum(modes[off ? pgscale_sweeper_settings.mode : s->mode]);
 		values[i++] = CStringGetTextDatum(states[off ? PGSCALE_SWEEPER_OFF : s->state]);
-		values[i++] = CStringGetTextDatum(off ? pgscale_sweeper_reason(PGSCALE_SWEEPER_REASON_OFF, 0) :
-										  pgscale_sweeper_reason(s->reason, s->reason_number));
+		if (off && s->no_memory && pgscale_sweeper_wanted())
+			values[i++] = CStringGetTextDatum("the server could not give it its dynamic shared memory");
+		else
+			values[i++] = CStringGetTextDatum(off ? pgscale_sweeper_reason(PGSCALE_SWEEPER_REASON_OFF, 0) :
+											  pgscale_sweeper_reason(s->reason, s->reason_number));
 		nulls[i] = s->state_change == 0;
 		values[i++] = TimestampTzGetDatum(s->state_change);
 		values[i++] = Int32GetDatum(s->buffers);
