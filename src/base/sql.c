@@ -33,16 +33,15 @@ pgscale_sql_number(const PgscaleRows *rows, int row, int column)
 	return text ? strtod(text, NULL) : NAN;
 }
 
-void
-pgscale_sql_query(const char *query, int nargs, const Oid *types, const Datum *values,
-				  bool read_only, int max_rows, PgscaleRows *rows)
+static void
+sql_execute(const char *query, int nargs, const Oid *types, const Datum *values, bool read_only, PgscaleRows *rows)
 {
 	MemoryContext context = CurrentMemoryContext;
 	MemoryContext old;
 	int			result;
 
 	SPI_connect();
-	result = SPI_execute_with_args(query, nargs, (Oid *) types, (Datum *) values, NULL, read_only, max_rows);
+	result = SPI_execute_with_args(query, nargs, (Oid *) types, (Datum *) values, NULL, read_only, 0);
 	if (result != SPI_OK_SELECT)
 		elog(ERROR, "could not execute \"%s\": %s", query, SPI_result_code_string(result));
 
@@ -59,6 +58,15 @@ pgscale_sql_query(const char *query, int nargs, const Oid *types, const Datum *v
 	SPI_finish();
 }
 
+void
+pgscale_sql_query(const char *query, int nargs, const Oid *types, const Datum *values, PgscaleRows *rows)
+{
+	const int	settings = pgscale_sql_names();
+
+	sql_execute(query, nargs, types, values, true, rows);
+	AtEOXact_GUC(true, settings);
+}
+
 typedef struct Trial
 {
 	const char *query;
@@ -70,7 +78,7 @@ sql_try(void *arg)
 {
 	const Trial *trial = arg;
 
-	pgscale_sql_query(trial->query, 0, NULL, NULL, false, 0, trial->rows);
+	sql_execute(trial->query, 0, NULL, NULL, false, trial->rows);
 }
 
 void

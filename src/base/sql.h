@@ -32,14 +32,13 @@ pgscale_rows_text(const PgscaleRows *rows, int row, int column)
 extern double pgscale_sql_number(const PgscaleRows *rows, int row, int column);
 
 /*
- * Executes a query as the current user; max_rows 0: all.  read_only: with the
- * active snapshot, else with a new one.  An error of its own is raised.
+ * Executes a query that only reads, as the current user, with the active snapshot and with names of pg_catalog.  An error
+ * of its own is raised.
  */
-extern void pgscale_sql_query(const char *query, int nargs, const Oid *types, const Datum *values,
-							  bool read_only, int max_rows, PgscaleRows *rows);
+extern void pgscale_sql_query(const char *query, int nargs, const Oid *types, const Datum *values, PgscaleRows *rows);
 
 /*
- * Executes a query that only reads, as the current user.  An error of its own is
+ * Executes a query that only reads, as the current user, with a new snapshot.  An error of its own is
  * the result's; a cancel, or what is wrong with the server, is raised.
  */
 extern void pgscale_sql_try(const char *query, PgscaleRows *rows);

@@ -83,14 +83,6 @@ pgscale_relocation_am_of(Oid relation)
 	return am;
 }
 
-bool
-pgscale_relocation_is_partitioned(Oid relation)
-{
-	const char	kind = get_rel_relkind(relation);
-
-	return kind == RELKIND_PARTITIONED_INDEX || kind == RELKIND_PARTITIONED_TABLE;
-}
-
 int64
 pgscale_relocation_size_of(Oid relation)
 {
@@ -432,10 +424,7 @@ pgscale_relocation_obstacle(const PgscaleRelocationJob *job)
 	};
 	char		why[192];
 
-	if (pgscale_relocation_pace_outside_hours(why, sizeof(why)))
-		return pstrdup(why);
-	if (pgscale_relocation_max_lag >= 0 &&
-		pgscale_relocation_wal_behind(pgscale_relocation_max_lag * PGSCALE_MB, why, sizeof(why)))
+	if (pgscale_relocation_pace_must_wait(why, sizeof(why)))
 		return pstrdup(why);
 	/* an online move looks before each piece */
 	if (!online && pgscale_relocation_wal_slot_at_risk(job->bytes, true, why, sizeof(why)))

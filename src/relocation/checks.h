@@ -28,9 +28,6 @@ extern Oid	pgscale_relocation_am_of(Oid relation);
 /* Raises an error if it was dropped since a job was asked for. */
 extern void pgscale_relocation_check_there(Oid relation, bool is_table);
 
-/* Is it partitioned, and has no storage of its own? */
-extern bool pgscale_relocation_is_partitioned(Oid relation);
-
 /* In bytes, with all forks and its TOAST table. */
 extern int64 pgscale_relocation_size_of(Oid relation);
 

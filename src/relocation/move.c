@@ -392,7 +392,7 @@ pgscale_relocation_verify_move(PgscaleRelocationJob *job)
 					 errmsg("the index has moved, but differs from before"),
 					 errdetail("Before: %s\nAfter: %s", job->before, after ? after : "gone")));
 	}
-	job->bytes_after = DatumGetInt64(DirectFunctionCall1(pg_table_size, ObjectIdGetDatum(relation)));
+	job->bytes_after = pgscale_relocation_size_of(relation);
 	if (job->amcheck)
 		unverified = verify_amcheck(relation);
 	if (job->prewarm)

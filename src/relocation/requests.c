@@ -40,7 +40,6 @@
 #include "nodes/parsenodes.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
-#include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
@@ -71,14 +70,13 @@ PG_FUNCTION_INFO_V1(pgscale_relocation_cancel);
 PG_FUNCTION_INFO_V1(pgscale_relocation_undo);
 PG_FUNCTION_INFO_V1(pgscale_relocation_wait);
 
-/* As the current user, with names of pg_catalog. */
-static void
-request_query(const char *query, int nargs, const Oid *types, const Datum *values, PgscaleRows *rows)
+/* Is it partitioned, and has no storage of its own? */
+static bool
+is_partitioned(Oid relation)
 {
-	const int	settings = pgscale_sql_names();
+	const char	kind = get_rel_relkind(relation);
 
-	pgscale_sql_query(query, nargs, types, values, true, 0, rows);
-	AtEOXact_GUC(true, settings);
+	return kind == RELKIND_PARTITIONED_INDEX || kind == RELKIND_PARTITIONED_TABLE;
 }
 
 /*
@@ -103,10 +101,10 @@ notice_standbys(Oid target, int64 bytes)
 {
 	PgscaleRows rows;
 
-	request_query("SELECT WHERE EXISTS (SELECT FROM pg_replication_slots WHERE slot_type = 'physical') OR EXISTS"
-				  " (SELECT FROM pg_stat_get_wal_senders() w WHERE w.state <> 'backup' AND w.pid NOT IN"
-				  "  (SELECT active_pid FROM pg_replication_slots WHERE active_pid IS NOT NULL))",
-				  0, NULL, NULL, &rows);
+	pgscale_sql_query("SELECT WHERE EXISTS (SELECT FROM pg_replication_slots WHERE slot_type = 'physical') OR EXISTS"
+					  " (SELECT FROM pg_stat_get_wal_senders() w WHERE w.state <> 'backup' AND w.pid NOT IN"
+					  "  (SELECT active_pid FROM pg_replication_slots WHERE active_pid IS NOT NULL))",
+					  0, NULL, NULL, &rows);
 	if (rows.nrows > 0)
 		ereport(NOTICE,
 				(errmsg("each standby needs the same room in tablespace \"%s\": %.1f MB", get_tablespace_name(target), bytes / (double) PGSCALE_MB),
@@ -121,7 +119,7 @@ notice_children(Oid table, Oid target)
 	int			n = 0;
 	ListCell   *cell;
 
-	if (pgscale_relocation_is_partitioned(table) || !has_subclass(table))
+	if (is_partitioned(table) || !has_subclass(table))
 		return;
 	foreach(cell, find_all_inheritors(table, AccessShareLock, NULL))
 	{
@@ -189,7 +187,7 @@ notice_online(PgscaleRelocationJob *job)
 	const double mb = (double) pgscale_relocation_size_of(job->relation) / PGSCALE_MB;
 
 	job->block_ms = -1;
-	if (!pgscale_relocation_is_partitioned(job->relation))
+	if (!is_partitioned(job->relation))
 		ereport(NOTICE,
 				(errmsg("\"%s\" stays in use while %.1f MB are copied", get_rel_name(job->relation), mb),
 				 errdetail("This takes as much room in tablespace \"%s\", and as much WAL; the old files are removed at the end.",
@@ -204,15 +202,15 @@ notice_staying(Oid tablespace)
 	const Datum values[2] = {ObjectIdGetDatum(tablespace == MyDatabaseTableSpace ? InvalidOid : tablespace), ObjectIdGetDatum(tablespace)};
 	PgscaleRows rows;
 
-	request_query("SELECT kind, pg_size_pretty(sum(pgscale_internal.relocation_bytes(relation, true, false))), cure"
-				  "  FROM pgscale_internal.relocation_staying($1) GROUP BY kind, cure"
-				  " UNION ALL "
-				  "SELECT format('relations of other databases (%s)', string_agg(quote_ident(d.datname), ', ' ORDER BY d.datname)),"
-				  "       coalesce(pg_size_pretty(sum(pgscale_internal.relocation_database_bytes($2, d.oid))), 'unknown size'),"
-				  "       'Call pgscale.relocate_tablespace() in each of them.'"
-				  "  FROM pg_tablespace_databases($2) t(oid) JOIN pg_database d USING (oid)"
-				  " WHERE d.datname <> current_database() AND d.datallowconn HAVING count(*) > 0"
-				  " ORDER BY 1", lengthof(types), types, values, &rows);
+	pgscale_sql_query("SELECT kind, pg_size_pretty(sum(pgscale_internal.relocation_bytes(relation, true, false))), cure"
+					  "  FROM pgscale_internal.relocation_staying($1) GROUP BY kind, cure"
+					  " UNION ALL "
+					  "SELECT format('relations of other databases (%s)', string_agg(quote_ident(d.datname), ', ' ORDER BY d.datname)),"
+					  "       coalesce(pg_size_pretty(sum(pgscale_internal.relocation_database_bytes($2, d.oid))), 'unknown size'),"
+					  "       'Call pgscale.relocate_tablespace() in each of them.'"
+					  "  FROM pg_tablespace_databases($2) t(oid) JOIN pg_database d USING (oid)"
+					  " WHERE d.datname <> current_database() AND d.datallowconn HAVING count(*) > 0"
+					  " ORDER BY 1", lengthof(types), types, values, &rows);
 	for (int row = 0; row < rows.nrows; row++)
 		ereport(NOTICE,
 				(errmsg("%s stay in tablespace \"%s\": %s", pgscale_rows_text(&rows, row, 0), get_tablespace_name(tablespace),
@@ -318,10 +316,9 @@ begin_request(FunctionCallInfo fcinfo, const char *function, Name tablespace, co
 static void
 end_request(const MoveRequest *request)
 {
-	int64		bytes;
+	const int64 bytes = pgscale_relocation_jobs_to(request->target);
 
 	notice_unique_rebuilds(request->unique_rebuilds);
-	(void) pgscale_relocation_jobs_to(request->target, &bytes);
 	pgscale_relocation_check_space(request->target, bytes, request->logged, request->mode == PGSCALE_RELOCATE_ONLINE);
 	if (request->logged)
 		notice_readers(bytes);
@@ -375,13 +372,13 @@ request_leaves(const MoveRequest *request, Oid relation, const char *hint)
 	List	   *found = NIL;
 	ListCell   *cell;
 
-	if (!pgscale_relocation_is_partitioned(relation))
+	if (!is_partitioned(relation))
 		return list_make1_oid(relation);
 	foreach(cell, find_all_inheritors(relation, AccessShareLock, NULL))
 	{
 		if (RELKIND_HAS_STORAGE(get_rel_relkind(lfirst_oid(cell))))
 			leaves = lappend_oid(leaves, lfirst_oid(cell));
-		else if (request->mode == PGSCALE_RELOCATE_ONLINE && pgscale_relocation_is_partitioned(lfirst_oid(cell)))
+		else if (request->mode == PGSCALE_RELOCATE_ONLINE && is_partitioned(lfirst_oid(cell)))
 			found = lappend_oid(found, lfirst_oid(cell));
 	}
 	found = list_concat(found, leaves);
@@ -403,7 +400,7 @@ choose_mode(Oid index, const char **why)
 	PgscaleRows rows;
 	const char *word;
 
-	request_query("SELECT mode, why FROM pgscale_internal.relocation_index_mode($1)", lengthof(values), types, values, &rows);
+	pgscale_sql_query("SELECT mode, why FROM pgscale_internal.relocation_index_mode($1)", lengthof(values), types, values, &rows);
 	word = rows.nrows == 1 ? pgscale_rows_text(&rows, 0, 0) : NULL;
 	if (!word || !pgscale_relocation_mode_named(word, &mode))
 		elog(ERROR, "cannot choose a mode for index %u", index);
@@ -449,7 +446,7 @@ notice_table(MoveRequest *request, PgscaleRelocationJob *job)
 static void
 request_move(MoveRequest *request, Oid relation, bool is_table, int elevel)
 {
-	const bool	partitioned = pgscale_relocation_is_partitioned(relation);
+	const bool	partitioned = is_partitioned(relation);
 	const char *why = NULL;
 	PgscaleRelocationJob job = {
 		.relation = relation,
@@ -559,7 +556,7 @@ pgscale_relocate_table(PG_FUNCTION_ARGS)
 	pgscale_relocation_check_is_table(table);
 	notice_children(table, request.target);
 	request_moves(&request, request_leaves(&request, table, "ALTER TABLE ... SET TABLESPACE says where its new partitions are made."),
-				  true, pgscale_relocation_is_partitioned(table) ? NOTICE : ERROR);
+				  true, is_partitioned(table) ? NOTICE : ERROR);
 	end_request(&request);
 	return (Datum) 0;
 }
@@ -575,13 +572,13 @@ relations_in(Oid tablespace, const char *kinds, bool told)
 	List	   *found = NIL;
 	PgscaleRows rows;
 
-	request_query("SELECT oid FROM pg_catalog.pg_class"
-				  " WHERE pg_catalog.strpos($2, relkind::pg_catalog.text) > 0 AND reltablespace = $1"
-				  " AND relpersistence <> 't' AND relnamespace NOT IN"
-				  " ('pg_catalog'::pg_catalog.regnamespace, 'pg_toast'::pg_catalog.regnamespace,"
-				  "  'information_schema'::pg_catalog.regnamespace, 'pgscale_internal'::pg_catalog.regnamespace)"
-				  " AND NOT ($3 AND oid IN (SELECT relation FROM pgscale_internal.relocation_staying($1)))"
-				  " ORDER BY relpages DESC, oid", lengthof(values), types, values, &rows);
+	pgscale_sql_query("SELECT oid FROM pg_catalog.pg_class"
+					  " WHERE pg_catalog.strpos($2, relkind::pg_catalog.text) > 0 AND reltablespace = $1"
+					  " AND relpersistence <> 't' AND relnamespace NOT IN"
+					  " ('pg_catalog'::pg_catalog.regnamespace, 'pg_toast'::pg_catalog.regnamespace,"
+					  "  'information_schema'::pg_catalog.regnamespace, 'pgscale_internal'::pg_catalog.regnamespace)"
+					  " AND NOT ($3 AND oid IN (SELECT relation FROM pgscale_internal.relocation_staying($1)))"
+					  " ORDER BY relpages DESC, oid", lengthof(values), types, values, &rows);
 	for (int row = 0; row < rows.nrows; row++)
 		found = lappend_oid(found, atooid(pgscale_rows_text(&rows, row, 0)));
 	return found;
@@ -760,6 +757,9 @@ pgscale_relocation_wait(PG_FUNCTION_ARGS)
 			raise_no_job(id);
 		if (pgscale_relocation_job_has_ended(state) || pgscale_timer_clock() >= give_up)
 			break;
+		if (job.before)
+			pfree(job.before);
+		pfree(state);
 		SPI_commit();			/* lets go of the snapshot */
 		pgscale_timer_pause(LOOK_MS);
 	}

@@ -200,19 +200,18 @@ pgscale_relocation_job_add(const PgscaleRelocationJob *job, int64 *other)
 }
 
 int64
-pgscale_relocation_jobs_to(Oid target, int64 *bytes)
+pgscale_relocation_jobs_to(Oid target)
 {
 	PgscaleParameters parameters = {0};
-	int64		n;
+	int64		bytes;
 
 	pgscale_table_add_here(&parameters);
 	pgscale_table_add_oid(&parameters, target);
-	job_table_execute("SELECT count(*), sum(bytes)::bigint FROM pgscale_internal.relocation_job WHERE target = $3 AND finished_at IS NULL AND" HERE,
+	job_table_execute("SELECT sum(bytes)::bigint FROM pgscale_internal.relocation_job WHERE target = $3 AND finished_at IS NULL AND" HERE,
 					  &parameters, false);
-	n = pgscale_table_bigint(0, 1);
-	*bytes = pgscale_table_bigint(0, 2);
+	bytes = pgscale_table_bigint(0, 1);
 	SPI_finish();
-	return n;
+	return bytes;
 }
 
 bool
@@ -654,14 +653,6 @@ pgscale_relocation_job_verifying(const PgscaleRelocationJob *job)
 	execute_alone("UPDATE pgscale_internal.relocation_job SET state = 'verifying'" MINE, &parameters, false);
 }
 
-static void
-add_word(PgscaleParameters *parameters, const PgscaleRelocationJobWord *word)
-{
-	pgscale_table_add_text(parameters, word && word->sqlstate ? unpack_sql_state(word->sqlstate) : NULL);
-	pgscale_table_add_text(parameters, word ? word->message : NULL);
-	pgscale_table_add_text(parameters, word ? word->detail : NULL);
-}
-
 /*
  * Sets the figures of an online move, if this worker has made or tried it.  Otherwise they stay as they are.
  */
@@ -683,41 +674,31 @@ set_counts(PgscaleParameters *parameters, const PgscaleRelocationJob *job)
 }
 
 void
-pgscale_relocation_job_put_back(const PgscaleRelocationJob *job, const char *state, int64 delay_ms,
-								const PgscaleRelocationJobWord *why)
+pgscale_relocation_job_end_attempt(const PgscaleRelocationJob *job, const char *state, int64 delay_ms, const PgscaleRelocationJobWord *word)
 {
 	PgscaleParameters parameters = {0};
 
 	pgscale_table_add_bigint(&parameters, job->id);
 	pgscale_table_add_text(&parameters, state);
+	pgscale_table_add(&parameters, BOOLOID, BoolGetDatum(pgscale_relocation_job_has_ended(state)));
 	pgscale_table_add_bigint(&parameters, delay_ms);
-	add_word(&parameters, why);
+	pgscale_table_add_text(&parameters, word->sqlstate ? unpack_sql_state(word->sqlstate) : NULL);
+	pgscale_table_add_text(&parameters, word->message);
+	pgscale_table_add_text(&parameters, word->detail);
 	pgscale_table_add(&parameters, BOOLOID, BoolGetDatum(job->cancel));
 	pgscale_table_add_oid(&parameters, job->new_index);
 	add_files(&parameters, job);
-	execute_alone(psprintf("UPDATE pgscale_internal.relocation_job SET state = $2, pid = NULL, sqlstate = $4, message = $5, detail = $6,"
-						   " cancel = $7, new_index = nullif($8, 0), files = $9,"
-						   " not_before = pg_catalog.clock_timestamp() + $3 * interval '1 millisecond'%s" MINE,
-						   set_counts(&parameters, job)), &parameters, true);
-}
-
-void
-pgscale_relocation_job_end(const PgscaleRelocationJob *job, const char *state, const PgscaleRelocationJobWord *why)
-{
-	PgscaleParameters parameters = {0};
-	const char *statement;
-
-	pgscale_table_add_bigint(&parameters, job->id);
-	pgscale_table_add_text(&parameters, state);
-	add_word(&parameters, why);
-	pgscale_table_add_oid(&parameters, job->new_index);
 	pgscale_table_add_bigint(&parameters, job->bytes_after);
-	statement = psprintf("UPDATE pgscale_internal.relocation_job SET state = $2, pid = NULL, sqlstate = $3, message = $4, detail = $5,"
-						 " new_index = nullif($6, 0), finished_at = pg_catalog.clock_timestamp(), files = NULL,"
-						 " bytes_after = nullif($7, 0)%s" MINE,
-						 set_counts(&parameters, job));
-	/* after a crash, another worker would find that it has moved */
-	execute_alone(statement, &parameters, strcmp(state, PGSCALE_JOB_DONE) != 0);
+
+	/*
+	 * after a crash, another worker would find that one that is done has
+	 * moved
+	 */
+	execute_alone(psprintf("UPDATE pgscale_internal.relocation_job SET state = $2, pid = NULL, sqlstate = $5, message = $6, detail = $7,"
+						   " cancel = $8, new_index = nullif($9, 0), files = $10, bytes_after = CASE WHEN $3 THEN nullif($11, 0) END,"
+						   " finished_at = CASE WHEN $3 THEN pg_catalog.clock_timestamp() END,"
+						   " not_before = pg_catalog.clock_timestamp() + $4 * interval '1 millisecond'%s" MINE,
+						   set_counts(&parameters, job)), &parameters, strcmp(state, PGSCALE_JOB_DONE) != 0);
 }
 
 void

@@ -103,8 +103,8 @@ typedef struct PgscaleRelocationJobWord
 /* Adds a job and returns its id; 0 if there is one of this relation, with its id in *other. */
 extern int64 pgscale_relocation_job_add(const PgscaleRelocationJob *job, int64 *other);
 
-/* How many jobs to this tablespace have not ended, and their bytes. */
-extern int64 pgscale_relocation_jobs_to(Oid target, int64 *bytes);
+/* The bytes of all jobs to this tablespace that have not ended. */
+extern int64 pgscale_relocation_jobs_to(Oid target);
 
 /* Is there at most one job to this tablespace that has not ended? */
 extern bool pgscale_relocation_job_is_last_to(Oid target);
@@ -137,11 +137,9 @@ extern char *pgscale_relocation_jobs_wait(void);
 extern void pgscale_relocation_job_begin_attempt(PgscaleRelocationJob *job);
 extern void pgscale_relocation_job_verifying(const PgscaleRelocationJob *job);
 
-/* To be tried again after that time. */
-extern void pgscale_relocation_job_put_back(const PgscaleRelocationJob *job, const char *state, int64 delay_ms,
-											const PgscaleRelocationJobWord *why);
-
-extern void pgscale_relocation_job_end(const PgscaleRelocationJob *job, const char *state, const PgscaleRelocationJobWord *why);
+/* In this state it has ended, or is to be tried again after that time. */
+extern void pgscale_relocation_job_end_attempt(const PgscaleRelocationJob *job, const char *state, int64 delay_ms,
+											   const PgscaleRelocationJobWord *word);
 
 /*
  * In a worker, in the transaction that has made the index

@@ -235,10 +235,7 @@ attempt_write_down(Attempt *attempt)
 	const AttemptEnd *end = &attempt->end;
 
 	set_lock_timeout(WORD_MS);
-	if (pgscale_relocation_job_has_ended(end->state))
-		pgscale_relocation_job_end(attempt->job, end->state, &end->word);
-	else
-		pgscale_relocation_job_put_back(attempt->job, end->state, end->delay_ms, &end->word);
+	pgscale_relocation_job_end_attempt(attempt->job, end->state, end->delay_ms, &end->word);
 }
 
 /*
@@ -572,7 +569,7 @@ attempt_end(const Attempt *attempt)
 	if (attempt->to_end)
 		return ends_as(PGSCALE_JOB_QUEUED, unmoved_word(attempt), 0);
 	if (may_try_again(error.sqlstate) && job->attempts < ATTEMPTS)
-		return ends_as(PGSCALE_JOB_WAITING, error, Min((int64) RETRY_MS << Min(job->attempts - 1, 16), RETRY_MAX_MS));
+		return ends_as(PGSCALE_JOB_WAITING, error, Min((int64) RETRY_MS << Min(Max(job->attempts - 1, 0), 16), RETRY_MAX_MS));
 	return ends_as(PGSCALE_JOB_FAILED, failed_word(attempt), 0);
 }
 

@@ -4,7 +4,7 @@
  *	  Moves a table or an index, as it is, while it is in use.
  *
  * The method is in online_move.c, which copies and keeps up.  online_copy.c has the blocks of one file, online_switch.c waits
- * for its moment and switches, online_files.c makes and removes files.  Only the first two functions are for others.
+ * for its moment and switches, online_files.c removes files.  Only pgscale_relocation_online_move() and pgscale_relocation_online_clean_up() are for others.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -30,9 +30,6 @@
  * then those that are to be removed.
  */
 extern void pgscale_relocation_online_move(PgscaleRelocationJob *job);
-
-/* Removes job->files, if no relation has them.  In no transaction. */
-extern void pgscale_relocation_online_clean_up(PgscaleRelocationJob *job);
 
 /*
  * online_copy.c: copies a relation's file, and keeps the copy up to date while the relation changes.
@@ -125,17 +122,17 @@ typedef struct PgscaleRelocationOnline
  * online_move.c
  */
 
-/* Lists a table, its TOAST table and that one's index; or an index.  Returns their number.  In a transaction. */
-extern int	pgscale_relocation_online_list(const PgscaleRelocationJob *job, Oid *relations);
-
 /* Notes in the job the files that are left, or else the new ones. */
 extern void pgscale_relocation_online_note_files(const PgscaleRelocationOnline *move, PgscaleRelocationJob *job, bool from);
 
-/*
- * Opens the relation, in a transaction.  Raises an error if it has another file than the one that is copied; and that error.
- */
+/* Opens the relation, in a transaction.  Raises an error if it has another file than the one that is copied. */
 extern Relation pgscale_relocation_online_open(const PgscaleRelocationOnline *move, const PgscaleRelocationCopy *copy, LOCKMODE lock);
-extern void pgscale_relocation_online_raise_rewritten(const PgscaleRelocationOnline *move);
+
+/*
+ * Has the table the TOAST table that was copied, and that one the same index?  And have pages that were written since the
+ * beginning checksums if the server expects them?  (A later server may enable them while it runs.)  If not, raises an error.
+ */
+extern void pgscale_relocation_online_check_same(const PgscaleRelocationOnline *move);
 
 /* Shows how far it is. */
 extern void pgscale_relocation_online_show(PgscaleRelocationOnline *move, PgscaleRelocationPhase phase);
@@ -168,22 +165,10 @@ extern void pgscale_relocation_online_prepare(PgscaleRelocationOnline *move);
 extern void pgscale_relocation_online_switch(PgscaleRelocationOnline *move);
 
 /*
- * online_files.c: new files of relations that move, and files that they have left.
+ * online_files.c: removes files of relations that move.
  */
 
-/* Call it in a transaction.  Makes an empty file that stays even if the transaction aborts. */
-extern void pgscale_relocation_file_make(RelFileLocator locator);
-
-/*
- * Call it outside a transaction, for all files of a move before the first one is removed.  Unless a relation has the file, which has at
- * most that number of segments, the server writes it no longer, even if its folder is missing.
- */
-extern void pgscale_relocation_file_forget(RelFileLocator locator, uint32 segments);
-
-/*
- * Call it outside a transaction.  Removes a file with all of its forks, here and on standbys, unless a relation has it: slowly as
- * long as more_time() returns true.  If the folder of its tablespace is missing, raises an error: it is still to be removed.
- */
-extern void pgscale_relocation_file_remove(RelFileLocator locator, bool (*more_time) (void));
+/* Removes job->files, if no relation has them.  In no transaction. */
+extern void pgscale_relocation_online_clean_up(PgscaleRelocationJob *job);
 
 #endif							/* PGSCALE_RELOCATION_ONLINE_H */

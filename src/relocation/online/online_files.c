@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * online_files.c
- *	  New files of relations that move, and files that they have left.
+ *	  Removes files of relations that move: those that they have left, and new ones of a move that failed.
  *
  * The server removes the files of a transaction that does not commit, and at a commit the files of dropped relations.  A move
  * takes many transactions, so its files are noted in the job's row: the new ones before they are made, the old ones in the
@@ -37,6 +37,7 @@
 #include "catalog/storage_xlog.h"
 #include "commands/tablespace.h"
 #include "miscadmin.h"
+#include "postmaster/interrupt.h"
 #include "storage/bufmgr.h"
 #include "storage/smgr.h"
 #include "storage/sync.h"
@@ -51,10 +52,14 @@
 #define STEP_BYTES	((off_t) 4 * 1024 * 1024)
 #define STEP_MS		10
 
-void
-pgscale_relocation_file_make(RelFileLocator locator)
+/* How much larger the relation may have become, in segments, since its size was last known. */
+#define GROWN_SEGMENTS	64
+
+/* Is there time to remove files slowly? */
+static bool
+online_has_time(void)
 {
-	(void) RelationCreateStorage(locator, RELPERSISTENCE_PERMANENT, false);
+	return !ShutdownRequestPending && !pgscale_relocation_in_the_way();
 }
 
 static void
@@ -69,11 +74,11 @@ log_truncation(RelFileLocator locator)
 
 /* Makes the main fork's files empty, the last one first, as the server does. */
 static void
-shrink_file(RelFileLocator locator, BlockNumber blocks, bool (*more_time) (void))
+shrink_file(RelFileLocator locator, BlockNumber blocks)
 {
 	const off_t bytes = (off_t) blocks * BLCKSZ;
 
-	for (off_t left = bytes; left > STEP_BYTES && more_time();)
+	for (off_t left = bytes; left > STEP_BYTES && online_has_time();)
 	{
 		const uint32 segment = (left - 1) / PGSCALE_SEGMENT_BYTES;
 		const off_t keep = Max(left - STEP_BYTES, (off_t) segment * PGSCALE_SEGMENT_BYTES);
@@ -118,19 +123,6 @@ forget_fsyncs(RelFileLocator locator, uint32 segments)
 		}
 }
 
-/* What the server's removal leaves undone where it does not find the file.  In a transaction. */
-static void
-forget_file(RelFileLocator locator, uint32 segments)
-{
-	char		path[MAXPGPATH];
-
-	pgscale_relation_file_path(path, locator, INVALID_PROC_NUMBER, MAIN_FORKNUM, 0);
-	if (access(path, F_OK) == 0)
-		return;
-	drop_buffers(locator);
-	forget_fsyncs(locator, segments);
-}
-
 /* Raises an error if the file and its folder are missing: its disk may come back, and the file with it.  In a transaction. */
 static void
 check_missing(RelFileLocator locator)
@@ -156,7 +148,7 @@ check_missing(RelFileLocator locator)
 
 /* Shortens the file slowly, outside a transaction. */
 static void
-empty_file(RelFileLocator locator, bool (*more_time) (void))
+empty_file(RelFileLocator locator)
 {
 	SMgrRelation file;
 	BlockNumber blocks = 0;
@@ -173,7 +165,7 @@ empty_file(RelFileLocator locator, bool (*more_time) (void))
 	}
 	smgrclose(file);
 	CommitTransactionCommand();
-	shrink_file(locator, blocks, more_time);
+	shrink_file(locator, blocks);
 }
 
 static bool
@@ -182,17 +174,31 @@ is_used(RelFileLocator locator)
 	return OidIsValid(RelidByRelfilenumber(locator.spcOid, locator.relNumber));
 }
 
-void
-pgscale_relocation_file_forget(RelFileLocator locator, uint32 segments)
+/*
+ * Does what the server's removal leaves undone where it does not find the file, which has at most that number of segments: the server
+ * writes it no longer.  Unless a relation has it; outside a transaction.
+ */
+static void
+forget_missing_file(RelFileLocator locator, uint32 segments)
 {
+	char		path[MAXPGPATH];
+
 	StartTransactionCommand();
-	if (!is_used(locator))
-		forget_file(locator, segments);
+	pgscale_relation_file_path(path, locator, INVALID_PROC_NUMBER, MAIN_FORKNUM, 0);
+	if (!is_used(locator) && access(path, F_OK) != 0)
+	{
+		drop_buffers(locator);
+		forget_fsyncs(locator, segments);
+	}
 	CommitTransactionCommand();
 }
 
-void
-pgscale_relocation_file_remove(RelFileLocator locator, bool (*more_time) (void))
+/*
+ * Removes a file with all of its forks, here and on standbys, unless a relation has it; outside a transaction.  If the folder of its
+ * tablespace is missing, raises an error: it is still to be removed.
+ */
+static void
+remove_file(RelFileLocator locator)
 {
 	Relation	fake;
 	bool		used;
@@ -205,8 +211,8 @@ pgscale_relocation_file_remove(RelFileLocator locator, bool (*more_time) (void))
 	if (used)
 		return;
 
-	if (more_time())
-		empty_file(locator, more_time);
+	if (online_has_time())
+		empty_file(locator);
 
 	StartTransactionCommand();
 	(void) GetCurrentTransactionId();
@@ -219,4 +225,20 @@ pgscale_relocation_file_remove(RelFileLocator locator, bool (*more_time) (void))
 	StartTransactionCommand();
 	check_missing(locator);
 	CommitTransactionCommand();
+}
+
+void
+pgscale_relocation_online_clean_up(PgscaleRelocationJob *job)
+{
+	const int64 bytes = Max(job->bytes, job->counts.copied_bytes);
+	const uint32 segments = bytes / PGSCALE_SEGMENT_BYTES + GROWN_SEGMENTS;
+
+	/* one that cannot be removed must not keep the server writing the others */
+	for (int i = 0; i < job->nfiles; i++)
+		forget_missing_file(job->files[i], segments);
+	while (job->nfiles > 0)
+	{
+		remove_file(job->files[job->nfiles - 1]);
+		job->nfiles--;
+	}
 }

@@ -51,9 +51,9 @@
 #include "catalog/catalog.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
+#include "catalog/storage.h"
 #include "miscadmin.h"
 #include "pgstat.h"
-#include "postmaster/interrupt.h"
 #include "storage/bufmgr.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
@@ -83,8 +83,8 @@
  * For all parts
  */
 
-void
-pgscale_relocation_online_raise_rewritten(const PgscaleRelocationOnline *move)
+static void
+online_raise_rewritten(const PgscaleRelocationOnline *move)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
@@ -100,7 +100,7 @@ pgscale_relocation_online_open(const PgscaleRelocationOnline *move, const Pgscal
 		pgscale_relocation_check_there(copy->relation, move->job->is_table);
 	if (!relation || !RelFileLocatorEquals(relation->rd_locator, copy->from) ||
 		relation->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
-		pgscale_relocation_online_raise_rewritten(move);
+		online_raise_rewritten(move);
 	return relation;
 }
 
@@ -374,8 +374,9 @@ pgscale_relocation_online_prepare(PgscaleRelocationOnline *move)
  * The beginning
  */
 
-int
-pgscale_relocation_online_list(const PgscaleRelocationJob *job, Oid *relations)
+/* Lists a table, its TOAST table and that one's index; or an index.  Returns their number.  In a transaction. */
+static int
+online_list(const PgscaleRelocationJob *job, Oid *relations)
 {
 	Relation	relation;
 	Oid			toast;
@@ -406,6 +407,20 @@ pgscale_relocation_online_list(const PgscaleRelocationJob *job, Oid *relations)
 		}
 	}
 	return n;
+}
+
+void
+pgscale_relocation_online_check_same(const PgscaleRelocationOnline *move)
+{
+	Oid			relations[PGSCALE_JOB_FILES];
+
+	if (online_list(move->job, relations) != move->nrelations ||
+		memcmp(relations, move->relations, move->nrelations * sizeof(Oid)) != 0)
+		online_raise_rewritten(move);
+	if (move->checksums && strcmp(move->checksums, GetConfigOption("data_checksums", false, false)) != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("data checksums were enabled or disabled during the move")));
 }
 
 static void
@@ -443,7 +458,7 @@ online_begin(PgscaleRelocationOnline *move)
 
 	StartTransactionCommand();
 	/* it may wait for locks here, so it takes the snapshot afterwards */
-	move->nrelations = pgscale_relocation_online_list(move->job, move->relations);
+	move->nrelations = online_list(move->job, move->relations);
 	for (int i = 0; i < move->nrelations; i++)
 		online_add_copy(move, move->relations[i]);
 	pgscale_relocation_online_note_files(move, move->job, false);
@@ -455,8 +470,9 @@ online_begin(PgscaleRelocationOnline *move)
 	if (move->ncopies == 0)
 		return;
 	StartTransactionCommand();
+	/* they are empty, and stay even if the transaction aborts */
 	for (int i = 0; i < move->ncopies; i++)
-		pgscale_relocation_file_make(move->copies[i].to);
+		(void) RelationCreateStorage(move->copies[i].to, RELPERSISTENCE_PERMANENT, false);
 	CommitTransactionCommand();
 
 	MemoryContextSwitchTo(move->context);
@@ -507,33 +523,4 @@ pgscale_relocation_online_move(PgscaleRelocationJob *job)
 		job->counts.known = true;
 	}
 	PG_END_TRY();
-}
-
-/*
- * Afterwards
- */
-
-static bool
-online_has_time(void)
-{
-	return !ShutdownRequestPending && !pgscale_relocation_in_the_way();
-}
-
-/* How much larger the relation may have become, in segments, since its size was last known. */
-#define GROWN_SEGMENTS	64
-
-void
-pgscale_relocation_online_clean_up(PgscaleRelocationJob *job)
-{
-	const int64 bytes = Max(job->bytes, job->counts.copied_bytes);
-	const uint32 segments = bytes / PGSCALE_SEGMENT_BYTES + GROWN_SEGMENTS;
-
-	/* one that cannot be removed must not keep the server writing the others */
-	for (int i = 0; i < job->nfiles; i++)
-		pgscale_relocation_file_forget(job->files[i], segments);
-	while (job->nfiles > 0)
-	{
-		pgscale_relocation_file_remove(job->files[job->nfiles - 1], online_has_time);
-		job->nfiles--;
-	}
 }

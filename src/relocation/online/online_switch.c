@@ -168,24 +168,6 @@ gap_take(Oid relation, bool queue)
  * The switch
  */
 
-/*
- * Has the table the TOAST table that was copied, and that one the same index?  And have pages that were written since the
- * beginning checksums if the server expects them?  (A later server may enable them while it runs.)
- */
-static void
-online_check_same(const PgscaleRelocationOnline *move)
-{
-	Oid			relations[PGSCALE_JOB_FILES];
-
-	if (pgscale_relocation_online_list(move->job, relations) != move->nrelations ||
-		memcmp(relations, move->relations, move->nrelations * sizeof(Oid)) != 0)
-		pgscale_relocation_online_raise_rewritten(move);
-	if (move->checksums && strcmp(move->checksums, GetConfigOption("data_checksums", false, false)) != 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg("data checksums were enabled or disabled during the move")));
-}
-
 /* Number of blocks that still have to be copied, while all relations are locked. */
 static BlockNumber
 online_left(const PgscaleRelocationOnline *move, const Relation *relations)
@@ -284,7 +266,7 @@ online_try_now(PgscaleRelocationOnline *move, bool queue)
 	LockTimeout = SWITCH_LOCK_MS;
 	move->locked_at = pgscale_timer_clock();
 	CHECK_FOR_INTERRUPTS();
-	online_check_same(move);
+	pgscale_relocation_online_check_same(move);
 	for (int i = 0; i < move->ncopies; i++)
 		relations[i] = pgscale_relocation_online_open(move, &move->copies[i], NoLock);
 	online_check_rights(move);

@@ -241,8 +241,8 @@ pace_learn(PgscaleRelocationPace *pace, int64 copied, int64 now)
 	pace->asked_ns = now;
 }
 
-bool
-pgscale_relocation_pace_outside_hours(char *why, Size size)
+static bool
+pace_outside_hours(char *why, Size size)
 {
 	const pg_time_t now = (pg_time_t) time(NULL);
 	const struct pg_tm *tm = pg_localtime(&now, log_timezone);
@@ -257,6 +257,13 @@ pgscale_relocation_pace_outside_hours(char *why, Size size)
 	return true;
 }
 
+bool
+pgscale_relocation_pace_must_wait(char *why, Size size)
+{
+	return pace_outside_hours(why, size) ||
+		(pgscale_relocation_max_lag >= 0 && pgscale_relocation_wal_behind(pgscale_relocation_max_lag * PGSCALE_MB, why, size));
+}
+
 /* Looks for what to wait for. */
 static void
 pace_look(PgscaleRelocationPace *pace)
@@ -264,12 +271,7 @@ pace_look(PgscaleRelocationPace *pace)
 	double		pressure;
 
 	pace->why[0] = '\0';
-	if (pgscale_relocation_pace_outside_hours(pace->why, sizeof(pace->why)))
-		return;
-	if (pgscale_relocation_max_lag >= 0 &&
-		pgscale_relocation_wal_behind(pgscale_relocation_max_lag * PGSCALE_MB, pace->why, sizeof(pace->why)))
-		return;
-	if (max_io_pressure < 0)
+	if (pgscale_relocation_pace_must_wait(pace->why, sizeof(pace->why)) || max_io_pressure < 0)
 		return;
 	pressure = pgscale_kernel_io_pressure_fraction();
 	if (pressure > max_io_pressure)

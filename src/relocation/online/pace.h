@@ -71,10 +71,10 @@ extern void pgscale_relocation_pace_start(PgscaleRelocationPace *pace, Oid targe
 extern long pgscale_relocation_pace_wait(PgscaleRelocationPace *pace, int64 copied, int64 left, char **why);
 
 /*
- * Is it outside pgscale.relocation_hours now?  Then *why is set to a text for users that says
- * when they begin.
+ * Must all moves wait now: until pgscale.relocation_hours begin, or for a standby that lags?  Then *why is set to a text for
+ * users that says so.
  */
-extern bool pgscale_relocation_pace_outside_hours(char *why, Size size);
+extern bool pgscale_relocation_pace_must_wait(char *why, Size size);
 
 /*
  * How many bytes the next piece may have: whole pages, 4 MB at most, and less where the rate

@@ -50,7 +50,6 @@
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/fmgrprotos.h"
-#include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
@@ -103,13 +102,10 @@ pgscale_relocation_reads(PG_FUNCTION_ARGS)
 static void
 plan_query(const char *query, int nargs, const Oid *types, const Datum *values, PgscaleRows *rows)
 {
-	const int	settings = pgscale_sql_names();
-
 	pgstat_clear_snapshot();
 	PushActiveSnapshot(GetLatestSnapshot());
-	pgscale_sql_query(query, nargs, types, values, true, 0, rows);
+	pgscale_sql_query(query, nargs, types, values, rows);
 	PopActiveSnapshot();
-	AtEOXact_GUC(true, settings);
 }
 
 /* Takes a look, in this memory context. */
