@@ -21,7 +21,6 @@
 #include "utils/guc.h"
 
 #include "archive/archive.h"
-#include "archive/archive_state.h"
 #include "archive/round_launcher.h"
 #include "base/texts.h"
 

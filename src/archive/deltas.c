@@ -39,8 +39,8 @@
 #include "utils/timestamp.h"
 
 #include "archive/archive.h"
-#include "archive/archive_state.h"
 #include "archive/deltas.h"
+#include "archive/round_launcher.h"
 #include "base/timer.h"
 #include "base/units.h"
 

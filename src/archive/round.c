@@ -47,8 +47,8 @@
 #include "utils/timestamp.h"
 
 #include "archive/archive.h"
-#include "archive/archive_state.h"
 #include "archive/deltas.h"
+#include "archive/round_launcher.h"
 #include "base/extension_function.h"
 #include "base/extension_table.h"
 #include "base/worker.h"

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * round_launcher.c
- *	  The process that starts a round of the archive each minute.
+ *	  The process that starts a round of the archive each minute, and the state that it shares
+ *	  with rounds and backends.
  *
  * It connects to no database, so it blocks no DROP DATABASE.  A round is due when the
  * clock enters another minute (period) than that of the latest round.  So rows begin at
@@ -16,8 +17,16 @@
  *
  * The process exists only while a database is named, and not on a standby.
  *
+ * One lock guards the state that the launcher shares with rounds and backends; it is held
+ * while a few words are read or written.  The baseline is in shared memory because each
+ * round is a process of its own.  It needs no lock: only the attached round touches it, or
+ * the launcher while no round is attached.  Its size follows from the size of the wait
+ * profile, one entry for each wait.
+ *
  * Failure: an error ends it, and it is started again.  A running round continues
- * meanwhile, and no other round can attach before that one has ended.
+ * meanwhile, and no other round can attach before that one has ended.  A killed round
+ * leaves the old baseline or the complete new one, because a loop without interrupts
+ * stores it.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -35,14 +44,18 @@
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 #include "storage/ipc.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+#include "utils/guc.h"
 #include "utils/timestamp.h"
 
 #include "archive/archive.h"
-#include "archive/archive_state.h"
 #include "archive/round_launcher.h"
 #include "base/timer.h"
 #include "base/units.h"
 #include "base/worker.h"
+
+#define LOCK_TRANCHE	"pgscale archive"
 
 /* The longest between two looks; while a round is under way. */
 #define LOOK_MS		5000
@@ -58,10 +71,233 @@
 #define STEP_NS		(3600 * NS_PER_S)
 #define DISBELIEF_NS	(86400 * NS_PER_S)
 
+/* What the profile has beyond its size, for what was evicted; and some room. */
+#define BEYOND_PROFILE	1024
+
+/* How far the clock is ahead of CLOCK_MONOTONIC, and when that was last seen to change much; 0: unknown. */
+typedef struct ArchiveClock
+{
+	int64		offset_ns;
+	int64		stepped_ns;
+} ArchiveClock;
+
+/* All but the lock itself and the clock is guarded by it. */
+typedef struct ArchiveShared
+{
+	LWLock	   *lock;
+	PgscaleArchiveState state;
+	Oid			offered;		/* database of the next round, InvalidOid:
+								 * none */
+	bool		may_age;
+	int			round_pid;		/* 0: none */
+	bool		said;			/* the round has reported its result */
+	TimestampTz hindered_at;	/* since when upkeep is, 0: it is not */
+	ArchiveClock clock;			/* the launcher's, which outlives it */
+} ArchiveShared;
+
+static ArchiveShared *shared = NULL;
+static PgscaleArchiveBaseline *baseline = NULL;
+
 static BackgroundWorkerHandle *round_handle = NULL;
 static Oid	round_database;
 static int64 round_began_ns;
 static int64 last_minute = -1;	/* that of the latest round, by the period */
+
+/*
+ * The state
+ */
+
+static int
+baseline_capacity(void)
+{
+	const char *size = GetConfigOption("pgscale.sampler_profile_size", true, false);
+
+	return (size ? atoi(size) : 0) + BEYOND_PROFILE;
+}
+
+static Size
+baseline_size(void)
+{
+	return add_size(offsetof(PgscaleArchiveBaseline, waits), mul_size(baseline_capacity(), sizeof(PgscaleArchiveWait)));
+}
+
+void
+pgscale_archive_share_request(void)
+{
+	RequestAddinShmemSpace(MAXALIGN(sizeof(ArchiveShared)));
+	RequestAddinShmemSpace(MAXALIGN(baseline_size()));
+	RequestNamedLWLockTranche(LOCK_TRANCHE, 1);
+}
+
+void
+pgscale_archive_share_startup(void)
+{
+	bool		found;
+
+	shared = ShmemInitStruct("pgscale archive", sizeof(ArchiveShared), &found);
+	if (!found)
+	{
+		memset(shared, 0, sizeof(*shared));
+		shared->lock = &GetNamedLWLockTranche(LOCK_TRANCHE)->lock;
+	}
+	baseline = ShmemInitStruct("pgscale archive baseline", baseline_size(), &found);
+	if (!found)
+		memset(baseline, 0, offsetof(PgscaleArchiveBaseline, waits));
+}
+
+void
+pgscale_archive_state(PgscaleArchiveState *state)
+{
+	LWLockAcquire(shared->lock, LW_SHARED);
+	*state = shared->state;
+	LWLockRelease(shared->lock);
+}
+
+static void
+archive_launcher_ended(int code, Datum arg)
+{
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	shared->state.launcher_pid = 0;
+	LWLockRelease(shared->lock);
+}
+
+static void
+archive_launcher_started(void)
+{
+	before_shmem_exit(archive_launcher_ended, (Datum) 0);
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	shared->state.launcher_pid = MyProcPid;
+	shared->state.starts++;
+	shared->state.last_ns = pgscale_timer_clock();
+	shared->offered = InvalidOid;
+	LWLockRelease(shared->lock);
+}
+
+static void
+archive_launcher_alive(PgscaleArchiveObstacle obstacle)
+{
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	shared->state.last_ns = pgscale_timer_clock();
+	shared->state.obstacle = obstacle;
+	LWLockRelease(shared->lock);
+}
+
+/*
+ * Names the database of the next round, and whether that may drop and roll up what is old.
+ * False while a round is under way.
+ */
+static bool
+offer_round(Oid database, bool may_age)
+{
+	bool		free;
+
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	free = shared->round_pid == 0;
+	if (free)
+	{
+		shared->offered = database;
+		shared->may_age = may_age;
+		shared->said = false;
+	}
+	LWLockRelease(shared->lock);
+	return free;
+}
+
+/* The round will not come, or is over: true if it has ended without reporting a result. */
+static bool
+round_over(void)
+{
+	bool		said;
+
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	said = shared->said;
+	shared->offered = InvalidOid;
+	LWLockRelease(shared->lock);
+	return !said;
+}
+
+static void
+archive_round_ended(int code, Datum arg)
+{
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	shared->round_pid = 0;
+	LWLockRelease(shared->lock);
+}
+
+Oid
+pgscale_archive_round_attach(bool *may_age)
+{
+	Oid			database;
+
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	database = shared->round_pid == 0 ? shared->offered : InvalidOid;
+	*may_age = shared->may_age;
+	if (OidIsValid(database))
+	{
+		shared->offered = InvalidOid;
+		shared->round_pid = MyProcPid;
+	}
+	LWLockRelease(shared->lock);
+	if (OidIsValid(database))
+		before_shmem_exit(archive_round_ended, (Datum) 0);
+	return database;
+}
+
+void
+pgscale_archive_round_written(TimestampTz until, bool row)
+{
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	if (row)
+	{
+		shared->state.rounds++;
+		shared->state.written_at = until;
+	}
+	shared->said = true;
+	LWLockRelease(shared->lock);
+}
+
+TimestampTz
+pgscale_archive_hindered(bool hindered)
+{
+	TimestampTz since;
+
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	if (!hindered)
+		shared->hindered_at = 0;
+	else if (shared->hindered_at == 0)
+		shared->hindered_at = GetCurrentTimestamp();
+	since = shared->hindered_at;
+	LWLockRelease(shared->lock);
+	return since;
+}
+
+bool
+pgscale_archive_note(bool upkeep, const PgscaleArchiveError *error)
+{
+	static const PgscaleArchiveError none = {0};
+	PgscaleArchiveError *noted = upkeep ? &shared->state.upkeep : &shared->state.error;
+	bool		another;
+
+	if (!error)
+		error = &none;
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	another = noted->sqlstate != error->sqlstate || strcmp(noted->message, error->message) != 0;
+	*noted = *error;
+	shared->said = true;
+	LWLockRelease(shared->lock);
+	return another;
+}
+
+PgscaleArchiveBaseline *
+pgscale_archive_baseline(int *capacity)
+{
+	*capacity = baseline_capacity();
+	return baseline;
+}
+
+/*
+ * The launcher
+ */
 
 /* Read row by row: a process without a database may know no index. */
 static PgscaleArchiveObstacle
@@ -110,7 +346,7 @@ this_minute(int64 *left_ms)
 static bool
 archive_believes_clock(void)
 {
-	PgscaleArchiveClock *clock = pgscale_archive_clock();
+	ArchiveClock *clock = &shared->clock;
 	const int64 now_ns = pgscale_timer_clock();
 	const int64 offset = GetCurrentTimestamp() * 1000 - now_ns;
 
@@ -144,7 +380,7 @@ watch_round(void)
 	{
 		pfree(round_handle);
 		round_handle = NULL;
-		if (pgscale_archive_round_over())
+		if (round_over())
 			round_lost("the latest round was ended before it was done");
 		return true;
 	}
@@ -158,12 +394,12 @@ begin_round(Oid database)
 {
 	const bool	may_age = archive_believes_clock();
 
-	if (!pgscale_archive_round_offer(database, may_age))
+	if (!offer_round(database, may_age))
 		return PGSCALE_ARCHIVE_READY;
 	if (!pgscale_worker_launch("pgscale archive round", "pgscale_archive_round_main", 0, true, &round_handle))
 	{
 		round_handle = NULL;
-		(void) pgscale_archive_round_over();
+		(void) round_over();
 		return PGSCALE_ARCHIVE_NO_SLOT;
 	}
 	round_database = database;
@@ -211,15 +447,15 @@ launcher_look(void)
 
 	if (!watch_round())
 	{
-		pgscale_archive_launcher_alive(PGSCALE_ARCHIVE_READY);
+		archive_launcher_alive(PGSCALE_ARCHIVE_READY);
 		return WATCH_MS;
 	}
 	if (!launcher_wanted())
 	{
-		pgscale_archive_baseline_forget();
+		baseline->taken_ns = 0;
 		(void) pgscale_archive_note(false, NULL);
 		(void) pgscale_archive_note(true, NULL);
-		pgscale_archive_launcher_alive(PGSCALE_ARCHIVE_OFF);
+		archive_launcher_alive(PGSCALE_ARCHIVE_OFF);
 		proc_exit(0);
 	}
 	obstacle = find_database(&database);
@@ -235,7 +471,7 @@ launcher_look(void)
 		}
 	}
 	log_obstacle(obstacle);
-	pgscale_archive_launcher_alive(obstacle);
+	archive_launcher_alive(obstacle);
 	return left_ms;
 }
 
@@ -243,7 +479,7 @@ static void
 archive_launcher_main(int number)
 {
 	pgscale_worker_start("PgscaleArchiveMain");
-	pgscale_archive_launcher_started();
+	archive_launcher_started();
 	for (;;)
 	{
 		int64		wait;

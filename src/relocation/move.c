@@ -70,7 +70,7 @@
 #include "base/pg_compat.h"
 #include "base/relation_files.h"
 #include "relocation/checks.h"
-#include "relocation/jobs/relocation_state.h"
+#include "relocation/jobs/launcher.h"
 #include "relocation/move.h"
 #include "relocation/online/online.h"
 #include "relocation/plan/tablespace_latency.h"

@@ -22,13 +22,20 @@
 
 #include <limits.h>
 
+#include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/guc.h"
 
+#include "base/preload.h"
+#include "base/row_builder.h"
+#include "base/timer.h"
+#include "base/units.h"
 #include "relocation/jobs/relocation_jobs.h"
-#include "relocation/jobs/relocation_state.h"
+#include "relocation/jobs/launcher.h"
 #include "relocation/online/pace.h"
 #include "relocation/relocation.h"
+
+PG_FUNCTION_INFO_V1(pgscale_relocation_progress);
 
 /* If there was no round of the launcher for that long, something is wrong. */
 #define STALLED_MS	30000
@@ -119,6 +126,59 @@ relocation_health(PgscaleHealth *health)
 		health->state = PGSCALE_HEALTH_IDLE;
 		health->reason = waits ? waits : "ready; nothing is under way";
 	}
+}
+
+static const char *const phase_words[] = {
+	[PGSCALE_PHASE_NONE] = "",
+	[PGSCALE_PHASE_COPYING] = "copying",
+	[PGSCALE_PHASE_FOLLOWING] = "following",
+	[PGSCALE_PHASE_WAITING] = "waiting for a gap",
+	[PGSCALE_PHASE_SWITCHING] = "switching",
+	[PGSCALE_PHASE_DROPPING] = "dropping",
+};
+
+/* As the copy went so far, with its pauses. */
+static double
+seconds_left(const PgscaleRelocationProgress *progress)
+{
+	const double done = progress->counts.copied_bytes;
+	const double left = Max(progress->total_bytes - done, 0);
+
+	return left / done * (pgscale_timer_clock() - progress->began_ns) / NS_PER_S;
+}
+
+/* pgscale_internal.relocation_progress(): a row for each online move of this database. */
+Datum
+pgscale_relocation_progress(PG_FUNCTION_ARGS)
+{
+	PgscaleRelocationSlot slots[PGSCALE_RELOCATION_SLOTS] = {0};
+	PgscaleRow	row = {0};
+
+	InitMaterializedSRF(fcinfo, 0);
+	if (pgscale_preload_done())
+		pgscale_relocation_slots(slots);
+	for (int i = 0; i < PGSCALE_RELOCATION_SLOTS; i++)
+	{
+		const PgscaleRelocationProgress *progress = &slots[i].progress;
+
+		if (slots[i].database != MyDatabaseId || slots[i].job == 0 || progress->phase == PGSCALE_PHASE_NONE)
+			continue;
+		pgscale_row_id(&row, slots[i].job);
+		pgscale_row_text(&row, phase_words[progress->phase]);
+		pgscale_row_float8(&row, progress->total_bytes > 0 ?
+						   Min((double) progress->counts.copied_bytes / progress->total_bytes, 1) : 1);
+		pgscale_row_put(&row, Int64GetDatum(progress->counts.copied_bytes), false);
+		pgscale_row_put(&row, Int64GetDatum(progress->counts.recopied_blocks), false);
+		pgscale_row_put(&row, Int64GetDatum(progress->counts.wal_read_bytes), false);
+		pgscale_row_put(&row, Int64GetDatum(progress->counts.lock_tries), false);
+		if (progress->phase == PGSCALE_PHASE_COPYING && progress->counts.copied_bytes > 0)
+			pgscale_row_float8(&row, seconds_left(progress));
+		else
+			pgscale_row_put(&row, (Datum) 0, true);
+		pgscale_row_text(&row, progress->held_back_by[0] == '\0' ? NULL : progress->held_back_by);
+		pgscale_row_end(&row, (ReturnSetInfo *) fcinfo->resultinfo);
+	}
+	return (Datum) 0;
 }
 
 const PgscaleModule pgscale_relocation_module = {

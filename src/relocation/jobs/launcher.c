@@ -1,12 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * launcher.c
- *	  The process that starts workers while there are relocation jobs.
+ *	  The process that starts workers while there are relocation jobs, and the state that it shares with them and
+ *	  with backends: which databases have jobs and when they are due, and which worker runs which job.
  *
  * It connects to no database, so it blocks no DROP DATABASE.  Jobs are rows of a table
  * in their own database, for which it starts workers.  Backends whose jobs have
  * committed, and workers that end before all jobs have, notify it of a database and a
- * time (relocation_state.c).  After its own start it has no notification, so it lets a
+ * time (pgscale_relocation_due()).  After its own start it has no notification, so it lets a
  * worker check each database that has open jobs (open_jobs.c), once.
  *
  * It exists only while there is a job or a worker: open_jobs.c knows whether there may
@@ -30,6 +31,11 @@
  * the part that is new.  It is a hint, by the file's path and without a lock.  A missing file was dropped, or
  * does not exist yet.
  *
+ * One lock guards the shared state.  It is held while a few dozen words are read or written,
+ * and never while an error can be raised.  After a crash the state is empty, which is
+ * correct: jobs are rows of a table (relocation_jobs.c), and a row that says "running" while
+ * no worker here runs it was left behind.
+ *
  * Failure: an error ends it, and it is started again.  Running workers continue
  * meanwhile.
  *
@@ -39,6 +45,7 @@
  */
 #include "postgres.h"
 
+#include <signal.h>
 #include <sys/stat.h>
 
 #include "access/heapam.h"
@@ -46,11 +53,16 @@
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
+#include "access/xlog.h"
 #include "catalog/pg_database.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 #include "storage/fd.h"
 #include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/lwlock.h"
+#include "storage/proc.h"
+#include "storage/shmem.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
@@ -61,7 +73,7 @@
 #include "base/timer.h"
 #include "base/units.h"
 #include "base/worker.h"
-#include "relocation/jobs/relocation_state.h"
+#include "relocation/jobs/launcher.h"
 #include "relocation/relocation.h"
 
 /*
@@ -70,7 +82,7 @@
  */
 #define ROUND_MS	5000
 
-/* When to try again where a worker could not be started, or is not wanted now. */
+/* When to try again where a worker could not be started or ended without a notification, or is not wanted now. */
 #define AGAIN_MS	5000
 #define WANTED_MS	1000
 
@@ -88,6 +100,31 @@
 #define GROWING_MS	20
 #define WAITING_MS	200
 
+#define LOCK_TRANCHE	"pgscale relocation"
+
+/* More databases than this with something to do at a time are found by looking. */
+#define DUE_MAX			64
+
+typedef struct Due
+{
+	Oid			database;		/* InvalidOid: none */
+	int64		at_ns;			/* by CLOCK_MONOTONIC */
+} Due;
+
+/* All but the lock itself is guarded by it. */
+typedef struct RelocationShared
+{
+	LWLock	   *lock;
+	Latch	   *launcher;		/* NULL while there is none */
+	PgscaleRelocationLauncherState state;	/* of the launcher */
+	bool		all;			/* there was no room in due[] */
+	Due			due[DUE_MAX];
+	PgscaleRelocationSlot slots[PGSCALE_RELOCATION_SLOTS];
+} RelocationShared;
+
+static RelocationShared *shared = NULL;
+static PgscaleRelocationSlot *my_slot = NULL;
+
 /* How far a file has been asked for. */
 typedef struct FlushedFile
 {
@@ -102,7 +139,340 @@ static FlushedFile flushed[PGSCALE_RELOCATION_SLOTS];
 static List *to_visit = NIL;	/* databases, in TopMemoryContext */
 static int64 listed_ns;			/* when it last saw which databases have open
 								 * jobs */
-static int64 asked_way_at[PGSCALE_RELOCATION_SLOTS];	/* 0: not */
+static int64 asked_at[PGSCALE_RELOCATION_SLOTS];	/* 0: not */
+
+/*
+ * The shared state
+ */
+
+void
+pgscale_relocation_share_request(void)
+{
+	RequestAddinShmemSpace(MAXALIGN(sizeof(RelocationShared)));
+	RequestNamedLWLockTranche(LOCK_TRANCHE, 1);
+	pgscale_relocation_open_request();
+}
+
+void
+pgscale_relocation_share_startup(void)
+{
+	bool		found;
+
+	shared = ShmemInitStruct("pgscale relocation", sizeof(RelocationShared), &found);
+	if (!found)
+	{
+		memset(shared, 0, sizeof(*shared));
+		shared->lock = &GetNamedLWLockTranche(LOCK_TRANCHE)->lock;
+	}
+	pgscale_relocation_open_startup();
+}
+
+static void
+launcher_ended(int code, Datum arg)
+{
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	shared->launcher = NULL;
+	shared->state.pid = 0;
+	LWLockRelease(shared->lock);
+}
+
+static void
+relocation_launcher_started(void)
+{
+	before_shmem_exit(launcher_ended, (Datum) 0);
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	shared->launcher = MyLatch;
+	shared->state.pid = MyProcPid;
+	shared->state.starts++;
+	shared->all = true;
+	/* the worker that was to have them was never started */
+	for (int i = 0; i < PGSCALE_RELOCATION_SLOTS; i++)
+		if (shared->slots[i].pid == 0)
+			shared->slots[i].database = InvalidOid;
+	LWLockRelease(shared->lock);
+}
+
+static void
+relocation_launcher_alive(bool enabled, bool no_slot)
+{
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	shared->state.last_round_ns = pgscale_timer_clock();
+	shared->state.enabled = enabled;
+	shared->state.no_slot = no_slot;
+	LWLockRelease(shared->lock);
+}
+
+PgscaleRelocationLauncherState
+pgscale_relocation_launcher_state(void)
+{
+	PgscaleRelocationLauncherState state;
+
+	LWLockAcquire(shared->lock, LW_SHARED);
+	state = shared->state;
+	LWLockRelease(shared->lock);
+	return state;
+}
+
+void
+pgscale_relocation_slots(PgscaleRelocationSlot *slots)
+{
+	LWLockAcquire(shared->lock, LW_SHARED);
+	memcpy(slots, shared->slots, sizeof(shared->slots));
+	LWLockRelease(shared->lock);
+}
+
+bool
+pgscale_relocation_may_have_jobs(void)
+{
+	if (RecoveryInProgress())
+		return false;
+	for (int i = 0; i < DUE_MAX; i++)
+		if (OidIsValid(shared->due[i].database))
+			return true;
+	return shared->all || pgscale_relocation_is_any_open();
+}
+
+bool
+pgscale_relocation_launcher_wanted(void)
+{
+	if (RecoveryInProgress())
+		return false;
+	for (int i = 0; i < PGSCALE_RELOCATION_SLOTS; i++)
+		if (OidIsValid(shared->slots[i].database))
+			return true;
+	return pgscale_relocation_workers > 0 && pgscale_relocation_may_have_jobs();
+}
+
+/* The lock must be held. */
+static void
+add_due(Oid database, int64 ms)
+{
+	int64		at_ns = pgscale_timer_clock() + ms * NS_PER_MS;
+	Due		   *place = NULL;
+
+	for (int i = 0; i < DUE_MAX; i++)
+	{
+		Due		   *due = &shared->due[i];
+
+		if (due->database == database)
+		{
+			place = due;
+			at_ns = Min(at_ns, due->at_ns);
+			break;
+		}
+		if (!OidIsValid(due->database) && !place)
+			place = due;
+	}
+	if (place)
+	{
+		place->database = database;
+		place->at_ns = at_ns;
+	}
+	else
+		shared->all = true;
+}
+
+/* Lets go of the lock and wakes the launcher, which else would wait for it, or has it started. */
+static void
+release_and_wake(void)
+{
+	Latch	   *launcher = shared->launcher;
+
+	LWLockRelease(shared->lock);
+	if (launcher)
+		SetLatch(launcher);
+	else
+		pgscale_workers_wake();
+}
+
+void
+pgscale_relocation_due(Oid database, int64 ms)
+{
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	add_due(database, ms);
+	release_and_wake();
+}
+
+/*
+ * Takes a database whose time has come; false if there is none, with how many
+ * milliseconds it is to the next one's (PG_INT64_MAX: there is none).  *all: it is lost which ones there
+ * are, so each is to be visited.
+ */
+static bool
+take_due(Oid *database, int64 *next_ms, bool *all)
+{
+	const int64 now = pgscale_timer_clock();
+	Due		   *first = NULL;
+
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	*all = shared->all;
+	shared->all = false;
+	for (int i = 0; i < DUE_MAX; i++)
+		if (OidIsValid(shared->due[i].database) && (!first || shared->due[i].at_ns < first->at_ns))
+			first = &shared->due[i];
+	*next_ms = first ? Max(first->at_ns - now, 0) / NS_PER_MS : PG_INT64_MAX;
+	if (first && first->at_ns <= now)
+	{
+		*database = first->database;
+		first->database = InvalidOid;
+	}
+	else
+		first = NULL;
+	LWLockRelease(shared->lock);
+	return first != NULL;
+}
+
+/* A slot for a worker in this database; -1 if all are taken. */
+static int
+take_slot(Oid database)
+{
+	int			slot;
+
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	for (slot = PGSCALE_RELOCATION_SLOTS - 1; slot >= 0; slot--)
+		if (!OidIsValid(shared->slots[slot].database))
+			break;
+	if (slot >= 0)
+	{
+		memset(&shared->slots[slot], 0, sizeof(PgscaleRelocationSlot));
+		shared->slots[slot].database = database;
+	}
+	LWLockRelease(shared->lock);
+	return slot;
+}
+
+/* Frees it if no worker has attached to it, and returns its database; InvalidOid: it was free, or is used. */
+static Oid
+abandon_slot(int slot)
+{
+	Oid			database = InvalidOid;
+
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	if (shared->slots[slot].pid == 0)
+	{
+		database = shared->slots[slot].database;
+		shared->slots[slot].database = InvalidOid;
+	}
+	LWLockRelease(shared->lock);
+	return database;
+}
+
+static void
+worker_ended(int code, Datum arg)
+{
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	if (!my_slot->left)
+		add_due(my_slot->database, AGAIN_MS);
+	memset(my_slot, 0, sizeof(PgscaleRelocationSlot));
+	release_and_wake();
+}
+
+Oid
+pgscale_relocation_slot_attach(int slot)
+{
+	Oid			database;
+
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	/* another worker's, if the launcher has ended and begun again meanwhile */
+	database = shared->slots[slot].pid == 0 ? shared->slots[slot].database : InvalidOid;
+	if (OidIsValid(database))
+		shared->slots[slot].pid = MyProcPid;
+	LWLockRelease(shared->lock);
+	if (OidIsValid(database))
+	{
+		my_slot = &shared->slots[slot];
+		before_shmem_exit(worker_ended, (Datum) 0);
+	}
+	return database;
+}
+
+void
+pgscale_relocation_at_work(int64 job, Oid heap)
+{
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	my_slot->job = job;
+	my_slot->heap = heap;
+	my_slot->grows.relNumber = 0;
+	my_slot->progress.phase = PGSCALE_PHASE_NONE;
+	my_slot->cancelled = false;
+	LWLockRelease(shared->lock);
+}
+
+void
+pgscale_relocation_grows(RelFileLocator locator)
+{
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	my_slot->grows = locator;
+	release_and_wake();
+}
+
+void
+pgscale_relocation_show_progress(const PgscaleRelocationProgress *progress)
+{
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	my_slot->progress = *progress;
+	LWLockRelease(shared->lock);
+}
+
+bool
+pgscale_relocation_cancelled(void)
+{
+	return my_slot->cancelled;
+}
+
+/* Asks the worker of that slot to leave its database: after it has cleaned up, or at once. */
+static void
+ask_to_leave(int slot, bool at_once)
+{
+	/* It cannot end meanwhile: that takes the lock. */
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	if (shared->slots[slot].pid != 0)
+	{
+		shared->slots[slot].in_the_way = true;
+		(void) kill(shared->slots[slot].pid, at_once ? SIGTERM : SIGINT);
+	}
+	LWLockRelease(shared->lock);
+}
+
+bool
+pgscale_relocation_in_the_way(void)
+{
+	return my_slot->in_the_way;
+}
+
+void
+pgscale_relocation_leave(void)
+{
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	my_slot->left = true;
+	LWLockRelease(shared->lock);
+}
+
+bool
+pgscale_relocation_interrupt(Oid database, int64 job)
+{
+	bool		found = false;
+
+	/* It cannot end meanwhile: that takes the lock. */
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < PGSCALE_RELOCATION_SLOTS && !found; i++)
+	{
+		PgscaleRelocationSlot *slot = &shared->slots[i];
+
+		found = slot->database == database && slot->job == job && slot->pid != 0;
+		if (found)
+		{
+			slot->cancelled = true;
+			(void) kill(slot->pid, SIGINT);
+		}
+	}
+	LWLockRelease(shared->lock);
+	return found;
+}
+
+/*
+ * The launcher
+ */
 
 static bool
 is_connectable(HeapTuple tuple)
@@ -192,16 +562,16 @@ make_way(void)
 	{
 		if (slots[i].pid == 0 || !pgscale_worker_database_locked(slots[i].database))
 		{
-			asked_way_at[i] = 0;
+			asked_at[i] = 0;
 			continue;
 		}
-		if (asked_way_at[i] == 0)
+		if (asked_at[i] == 0)
 		{
-			asked_way_at[i] = now;
-			pgscale_relocation_ask_way(i, false);
+			asked_at[i] = now;
+			ask_to_leave(i, false);
 		}
-		else if (now - asked_way_at[i] >= CLEAN_UP_MS * NS_PER_MS)
-			pgscale_relocation_ask_way(i, true);
+		else if (now - asked_at[i] >= CLEAN_UP_MS * NS_PER_MS)
+			ask_to_leave(i, true);
 	}
 }
 
@@ -216,7 +586,7 @@ free_abandoned(void)
 
 		if (!handles[i] || GetBackgroundWorkerPid(handles[i], &pid) != BGWH_STOPPED)
 			continue;
-		database = pgscale_relocation_slot_abandon(i);
+		database = abandon_slot(i);
 		if (OidIsValid(database))
 			pgscale_relocation_due(database, AGAIN_MS);
 		pfree(handles[i]);
@@ -228,7 +598,7 @@ free_abandoned(void)
 static bool
 launcher_launch(Oid database)
 {
-	int			slot = pgscale_relocation_slot_take(database);
+	int			slot = take_slot(database);
 	BackgroundWorkerHandle *handle;
 
 	/*
@@ -244,7 +614,7 @@ launcher_launch(Oid database)
 		return true;
 	}
 	if (slot >= 0)
-		(void) pgscale_relocation_slot_abandon(slot);
+		(void) abandon_slot(slot);
 	no_slot = true;
 	return false;
 }
@@ -273,7 +643,7 @@ launch_due(void)
 		bool		all;
 		bool		due;
 
-		due = pgscale_relocation_take_due(&database, &next, &all);
+		due = take_due(&database, &next, &all);
 		if (all)
 			list_databases();
 		if (!due)
@@ -369,8 +739,8 @@ relocation_launcher_main(int number)
 {
 	pgscale_worker_start("PgscaleRelocationMain");
 	/* pgscale.health reads it as soon as there is a process */
-	pgscale_relocation_launcher_alive(pgscale_relocation_workers > 0, false);
-	pgscale_relocation_launcher_started();
+	relocation_launcher_alive(pgscale_relocation_workers > 0, false);
+	relocation_launcher_started();
 
 	for (;;)
 	{
@@ -380,7 +750,7 @@ relocation_launcher_main(int number)
 
 		(void) pgscale_worker_interrupts();
 		free_abandoned();
-		pgscale_relocation_launcher_alive(pgscale_relocation_workers > 0, no_slot);
+		relocation_launcher_alive(pgscale_relocation_workers > 0, no_slot);
 		if (!pgscale_relocation_launcher_wanted())
 			proc_exit(0);
 		next = pgscale_relocation_workers > 0 ? launch_due() : PG_INT64_MAX;

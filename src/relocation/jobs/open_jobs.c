@@ -49,7 +49,7 @@
 #include "storage/shmem.h"
 
 #include "base/saved_file.h"
-#include "relocation/jobs/relocation_state.h"
+#include "relocation/jobs/launcher.h"
 
 #define LOCK_TRANCHE	"pgscale relocation databases"
 

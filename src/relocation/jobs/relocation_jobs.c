@@ -15,7 +15,7 @@
  * Workers take jobs one after the other, under a lock of their own; otherwise two workers
  * could take two jobs of one table, which would deadlock.  The lock is not one on the
  * table: ANALYZE and VACUUM of autovacuum would have to wait for it, or be cancelled by it.
- * Shared memory knows the tables that workers are at (relocation_state.c), so no row has to
+ * Shared memory knows the tables that workers are at (launcher.c), so no row has to
  * be compared with other rows.
  *
  * The cost of taking a job does not depend on how many there are.  The jobs are taken in
@@ -58,8 +58,8 @@
 #include "base/pg_compat.h"
 #include "base/timer.h"
 #include "base/units.h"
+#include "relocation/jobs/launcher.h"
 #include "relocation/jobs/relocation_jobs.h"
-#include "relocation/jobs/relocation_state.h"
 
 static const char *const mode_words[] = {
 	[PGSCALE_RELOCATE_ONLINE] = "online",

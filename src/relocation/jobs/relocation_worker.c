@@ -74,8 +74,8 @@
 #include "base/pg_compat.h"
 #include "base/worker.h"
 #include "relocation/checks.h"
+#include "relocation/jobs/launcher.h"
 #include "relocation/jobs/relocation_jobs.h"
-#include "relocation/jobs/relocation_state.h"
 #include "relocation/move.h"
 #include "relocation/relocation.h"
 

@@ -20,8 +20,8 @@
 #include "utils/relcache.h"
 
 #include "base/pg_compat.h"
+#include "relocation/jobs/launcher.h"
 #include "relocation/jobs/relocation_jobs.h"
-#include "relocation/jobs/relocation_state.h"
 #include "relocation/online/pace.h"
 #include "relocation/online/relocation_wal.h"
 

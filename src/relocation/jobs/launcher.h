@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
  *
- * relocation_state.h
- *	  State that the launcher of relocations, its workers and backends share.
+ * launcher.h
+ *	  The launcher of relocations, and the state that it shares with its workers and with backends.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
  *-------------------------------------------------------------------------
  */
-#ifndef PGSCALE_RELOCATION_RELOCATION_STATE_H
-#define PGSCALE_RELOCATION_RELOCATION_STATE_H
+#ifndef PGSCALE_RELOCATION_LAUNCHER_H
+#define PGSCALE_RELOCATION_LAUNCHER_H
 
 #include "postgres.h"
 
@@ -34,8 +34,6 @@ typedef struct PgscaleRelocationLauncherState
 	bool		no_slot;		/* the server had no place for a worker */
 } PgscaleRelocationLauncherState;
 
-extern void pgscale_relocation_launcher_started(void);
-extern void pgscale_relocation_launcher_alive(bool enabled, bool no_slot);
 extern PgscaleRelocationLauncherState pgscale_relocation_launcher_state(void);
 
 /*
@@ -52,19 +50,6 @@ extern bool pgscale_relocation_may_have_jobs(void);
 extern void pgscale_relocation_due(Oid database, int64 ms);
 
 /*
- * Takes a database whose time has come; false if there is none, with how many
- * milliseconds it is to the next one's (PG_INT64_MAX: there is none).  *all says that it is lost which ones there
- * are: look into each.
- */
-extern bool pgscale_relocation_take_due(Oid *database, int64 *next_ms, bool *all);
-
-/* A slot for a worker in this database; -1 if all are taken. */
-extern int	pgscale_relocation_slot_take(Oid database);
-
-/* Frees it if no worker has attached to it, and returns its database; InvalidOid: it was free, or is used. */
-extern Oid	pgscale_relocation_slot_abandon(int slot);
-
-/*
  * Call it first in a worker: returns the database to connect to, or InvalidOid if it is
  * no longer wanted.  The slot is free when the worker ends.
  */
@@ -76,7 +61,7 @@ extern void pgscale_relocation_at_work(int64 job, Oid heap);
 /* In a worker: it is about to write these files, until its job ends. */
 extern void pgscale_relocation_grows(RelFileLocator locator);
 
-/* The phase of an online move; relocation_state.c has the words. */
+/* The phase of an online move; relocation.c has the words. */
 typedef enum PgscaleRelocationPhase
 {
 	PGSCALE_PHASE_NONE,
@@ -101,9 +86,6 @@ extern void pgscale_relocation_show_progress(const PgscaleRelocationProgress *pr
 
 /* In a worker: is this job to be ended? */
 extern bool pgscale_relocation_cancelled(void);
-
-/* In the launcher: asks the worker of that slot to leave its database: at once after it has cleaned up, or at once. */
-extern void pgscale_relocation_ask_way(int slot, bool at_once);
 
 /* In a worker: does a command need the database exclusively? */
 extern bool pgscale_relocation_in_the_way(void);
@@ -131,8 +113,6 @@ extern void pgscale_relocation_slots(PgscaleRelocationSlot *slots);
 
 /* Has the worker that is at that job end it; false if there is none. */
 extern bool pgscale_relocation_interrupt(Oid database, int64 job);
-
-/* launcher.c: the process that starts workers where there is something to relocate. */
 
 extern const PgscaleWorker pgscale_relocation_launcher;
 
@@ -175,4 +155,4 @@ extern void pgscale_relocation_open_gone(Oid database);
  */
 extern bool pgscale_relocation_is_any_open(void);
 
-#endif							/* PGSCALE_RELOCATION_RELOCATION_STATE_H */
+#endif							/* PGSCALE_RELOCATION_LAUNCHER_H */
