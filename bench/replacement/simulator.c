@@ -4,9 +4,8 @@
  *	  A cache, sessions that use its pages in a given order, and a disk that does
  *	  so many writes a second, with the sweeper's own source files.
  *
- * src/sweeper/scan.c, known_pages.c, standing_set.c, write_combining.c, supply/ and
- * policies/ are compiled into it unchanged; what they ask of the server is answered
- * here.  So it says what they decide, hours of it in seconds, and nothing about what
+ * src/sweeper/scan.c, known_pages.c, standing_set.c, supply/ and policies/ are compiled
+ * into it unchanged; what they ask of the server is answered here.  So it says what they decide, hours of it in seconds, and nothing about what
  * the server costs: no locks, no kernel cache.  Each buffer looked at and each page
  * looked up has a fixed price in CPU time, which the sweep sees on its clocks.
  *

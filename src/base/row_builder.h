@@ -16,7 +16,7 @@
 #include "utils/builtins.h"
 #include "utils/tuplestore.h"
 
-#define PGSCALE_ROW_COLUMNS 32
+#define PGSCALE_ROW_COLUMNS 40
 
 /* A row that is being made; zeroes at first. */
 typedef struct PgscaleRow

@@ -17,7 +17,6 @@
 #include "catalog/catalog.h"
 #include "catalog/pg_class.h"
 #include "fmgr.h"
-#include "funcapi.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
@@ -25,10 +24,10 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
-#include "utils/tuplestore.h"
 
 #include "base/pg_compat.h"
 #include "base/preload.h"
+#include "base/row_builder.h"
 #include "sweeper/keep.h"
 #include "sweeper/partitions.h"
 #include "sweeper/sweeper.h"
@@ -314,7 +313,7 @@ buffers_held(const PgscaleSweeperKept *kept, int place)
 Datum
 pgscale_kept_relations(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	PgscaleRow	row = {0};
 	PgscaleSweeperKept list[PGSCALE_SWEEPER_KEPT_MOST];
 
 	pgscale_preload_require();
@@ -324,26 +323,20 @@ pgscale_kept_relations(PG_FUNCTION_ARGS)
 	{
 		const PgscaleSweeperKept *kept = &list[place];
 		const int64 held = buffers_held(kept, place);
-		Datum		values[10] = {0};
-		bool		nulls[10] = {0};
-		int			i = 0;
 
 		if (!OidIsValid(kept->relation))
 			continue;
-		values[i++] = ObjectIdGetDatum(kept->database);
-		values[i++] = ObjectIdGetDatum(kept->relation);
-		values[i++] = NameGetDatum(&kept->name);
-		nulls[i] = !kept->found;
-		values[i++] = ObjectIdGetDatum(kept->file.relNumber);
-		values[i++] = Float8GetDatum(kept->fraction);
-		values[i++] = Int64GetDatum(fraction_in_buffers(kept->fraction));
-		nulls[i] = held < 0;
-		values[i++] = Int64GetDatum(held);
-		values[i++] = Int64GetDatum((int64) (pgscale_sweeper_kept_stayed_at(place) - pgscale_sweeper_kept_list->stayed_before[place]));
-		values[i++] = CStringGetTextDatum(describe_effect(kept));
-		values[i++] = TimestampTzGetDatum(pgscale_sweeper_kept_list->counted_since[place]);
-		Assert(i == lengthof(values));
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+		pgscale_row_oid(&row, kept->database);
+		pgscale_row_oid(&row, kept->relation);
+		pgscale_row_put(&row, NameGetDatum(&kept->name), false);
+		pgscale_row_put(&row, ObjectIdGetDatum(kept->file.relNumber), !kept->found);
+		pgscale_row_float8(&row, kept->fraction);
+		pgscale_row_put(&row, Int64GetDatum(fraction_in_buffers(kept->fraction)), false);
+		pgscale_row_put(&row, Int64GetDatum(held), held < 0);
+		pgscale_row_put(&row, Int64GetDatum((int64) (pgscale_sweeper_kept_stayed_at(place) - pgscale_sweeper_kept_list->stayed_before[place])), false);
+		pgscale_row_text(&row, describe_effect(kept));
+		pgscale_row_put(&row, TimestampTzGetDatum(pgscale_sweeper_kept_list->counted_since[place]), false);
+		pgscale_row_end(&row, (ReturnSetInfo *) fcinfo->resultinfo);
 	}
 	return (Datum) 0;
 }

@@ -21,7 +21,7 @@
 #include "base/shared_buffers.h"
 #include "sweeper/forecast.h"
 #include "sweeper/policies/policy.h"
-#include "sweeper/write_combining.h"
+#include "sweeper/standing_set.h"
 
 #define PGSCALE_SWEEPER_MAX_WORKERS 16
 #define PGSCALE_SWEEPER_MAX_WRITERS 16	/* of each */

@@ -39,7 +39,6 @@
 #include "sweeper/standing_set.h"
 #include "sweeper/supply/supply.h"
 #include "sweeper/sweeper.h"
-#include "sweeper/write_combining.h"
 
 
 /* Buffers to look at and pages to look up in one tick, and for how long. */

@@ -22,6 +22,8 @@
  */
 #include "postgres.h"
 
+#include <math.h>
+
 #include "pgstat.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
@@ -139,3 +141,54 @@ pgscale_sweeper_memory_attach(const PgscaleSweeperPartition *partition, PgscaleS
 	(void) place_parts(partition->buffers, partition->stack_size, dsm_segment_address(memory->segment), memory);
 	return true;
 }
+
+/*
+ * What the sweepers know of pages, for those who read buffers
+ */
+
+/* The memories of all sweepers that run, from begin() to end(). */
+static PgscaleSweeperMemory memories[PGSCALE_SWEEPER_MAX_WORKERS];
+
+static void
+worths_begin(void)
+{
+	/* those of a call that an error ended are not mapped any more */
+	memset(memories, 0, sizeof(memories));
+	for (int n = 0; n < pgscale_sweeper_count(); n++)
+		(void) pgscale_sweeper_memory_attach(pgscale_sweeper_partition(n), &memories[n]);
+}
+
+static void
+worths_end(void)
+{
+	for (int n = 0; n < pgscale_sweeper_count(); n++)
+		if (memories[n].segment)
+			dsm_detach(memories[n].segment);
+}
+
+/* The memory may change meanwhile; then a figure of one page is wrong, and no other. */
+static bool
+worth_of(int buf, const PgscalePage *page, PgscalePageWorth *worth)
+{
+	const PgscaleSweeperPartition *partition;
+	const PgscaleSweeperMemory *memory;
+	const PgscaleSweeperPolicy *policy;
+	int			kind;
+	int			n = 0;
+
+	while (buf >= pgscale_sweeper_partition(n)->first + pgscale_sweeper_partition(n)->buffers)
+		n++;
+	partition = pgscale_sweeper_partition(n);
+	memory = &memories[n];
+	kind = partition->policy;	/* once: another sweeper may begin meanwhile */
+	buf -= partition->first;
+	if (!memory->segment || kind == PGSCALE_SWEEPER_NO_POLICY ||
+		!memory->pages[buf].known || memory->pages[buf].hash != pgscale_buffer_page_hash(page))
+		return false;
+	policy = pgscale_sweeper_policies[kind];
+	worth->score = exp2(policy->score(memory->policy, buf));
+	worth->may_leave = policy->rank(memory->policy, buf) == 0;
+	return true;
+}
+
+const PgscalePageWorths pgscale_sweeper_worths = {worths_begin, worth_of, worths_end};

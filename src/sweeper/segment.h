@@ -30,7 +30,7 @@ extern void pgscale_sweeper_memory_create(PgscaleSweeperPartition *partition);
  */
 extern bool pgscale_sweeper_memory_attach(const PgscaleSweeperPartition *partition, PgscaleSweeperMemory *memory);
 
-/* What the sweepers know of pages: replacement_stats.c. */
+/* What the sweepers know of pages. */
 extern const PgscalePageWorths pgscale_sweeper_worths;
 
 #endif							/* PGSCALE_SWEEPER_SEGMENT_H */

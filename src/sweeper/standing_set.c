@@ -1,10 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * standing_set.c
- *	  The standing set: dirty pages that may leave, and wait to be written.
+ *	  Write combining: finds the dirty pages to write together; and the standing set, dirty pages
+ *	  that may leave, and wait to be written.
  *
  * A disk that is limited by its number of operations writes a run of neighbours at the
- * price of one page.  So while writes are short a large choice pays: of many pages that may
+ * price of one page.  So the server's buffer mapping is searched around each victim for
+ * neighbours that are in memory and dirty.  Nothing is locked over the batch, and requests
+ * of the server are served during it.  Changes are noticed when a page's turn comes.
+ *
+ * Where a fraction p of a file's pages is dirty, at random, the run around a victim has
+ * (1 + p) / (1 - p) pages on average.  So while writes are short a large choice pays: of many pages that may
  * leave, those with the most dirty neighbours are written, and the others wait for
  * neighbours.  A candidate stays until it is written, used again, or replaced.  So the
  * sweep need not pass many buffers to find new ones, and usage counts keep their meaning.
@@ -100,6 +106,55 @@ static int	turn_at = 0;		/* the next one to look at anew */
 static uint8 turn = 0;			/* MARK_TURN or 0 */
 static int	full_length;		/* in lengths, of a run of the limit */
 static bool longest_first = false;
+
+/* The buffer that holds the page, if that is dirty and free to be written, or -1. */
+static int
+worth_writing(const PgscalePage *page, bool (*may_write) (int buf))
+{
+	int			buf = pgscale_buffer_find(page);
+	PgscaleBuffer look;
+
+	if (buf < 0)
+		return -1;
+	pgscale_buffer_look(buf, &look);
+	return look.valid && look.dirty && !look.busy && may_write(buf) ? buf : -1;
+}
+
+int
+pgscale_sweeper_run_around(const PgscalePage *page, int limit, bool (*may_write) (int buf),
+						   PgscaleSweeperRun *run, int *bufs)
+{
+	PgscalePage at = *page;
+	int			n = 0;
+	int			buf = worth_writing(page, may_write);
+
+	Assert(limit > 0 && limit <= PGSCALE_RUN_MAX);
+	run->first = *page;
+	run->pages = 0;
+	run->victims = 0;
+	if (buf < 0)
+		return 0;
+	bufs[n++] = buf;
+	while (n < limit && at.block > 0)
+	{
+		at.block--;
+		if ((buf = worth_writing(&at, may_write)) < 0)
+			break;
+		bufs[n++] = buf;
+		run->first = at;
+	}
+	for (at.block = page->block + 1; n < limit && at.block != InvalidBlockNumber && (buf = worth_writing(&at, may_write)) >= 0; at.block++)
+		bufs[n++] = buf;
+	run->pages = n;
+	return n;
+}
+
+static int
+in_file_order(const void *a, const void *b)
+{
+	return pgscale_buffer_page_compare(&((const PgscaleSweeperRun *) a)->first,
+									   &((const PgscaleSweeperRun *) b)->first);
+}
 
 void
 pgscale_sweeper_set_init(int share_first, int share_buffers, int share_room)
@@ -370,7 +425,7 @@ pgscale_sweeper_set_choose(int pages, PgscaleSweeperUnused unused, int limit, in
 	for (int i = 0; i < 2 && pages > 0; i++)
 		nruns += set_choose_some(&pages, unused, limit, give_up, runs + nruns, most - nruns);
 	Assert(nruns <= most);
-	pgscale_sweeper_runs_sort(runs, nruns);
+	qsort(runs, nruns, sizeof(PgscaleSweeperRun), in_file_order);
 	return nruns;
 }
 

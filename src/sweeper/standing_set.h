@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * standing_set.h
- *	  The standing set: dirty pages that may leave, and wait to be written.
+ *	  Write combining; and the standing set, dirty pages that may leave, and wait to be written.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -13,7 +13,26 @@
 #include "postgres.h"
 
 #include "base/shared_buffers.h"
-#include "sweeper/write_combining.h"
+
+/* The longest run: 512 kB. A disk writes that in milliseconds, and other requests wait no longer. */
+#define PGSCALE_RUN_MAX			64
+
+/* Dirty pages side by side in one fork. */
+typedef struct PgscaleSweeperRun
+{
+	PgscalePage first;
+	int			pages;
+	int			victims;		/* of them, victims */
+} PgscaleSweeperRun;
+
+/*
+ * Finds the run around a page, at most limit pages from block "least" on, first
+ * those before the page; it ends at a buffer that may not be written, if that is asked.
+ * bufs has room for limit buffers and gets theirs, in no order.  Returns how
+ * many; none if the page itself is not worth writing.
+ */
+extern int	pgscale_sweeper_run_around(const PgscalePage *page, int limit, bool (*may_write) (int buf),
+									   PgscaleSweeperRun *run, int *bufs);
 
 /* Is the page unused that the buffer was just seen with? */
 typedef bool (*PgscaleSweeperUnused) (int buf, const PgscaleBuffer *look, const PgscalePage *page);

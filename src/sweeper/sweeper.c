@@ -1,33 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * sweeper.c
- *	  The sweeper: clean buffers ahead of the backends, and neighbouring dirty pages
- *	  written together.
- *
- * On a server whose data does not fit into shared buffers, a backend that needs a
- * buffer must often write a dirty page first: a single one, at a random place of the
- * disk, while its query waits.  The sweeper runs the clock sweep in place of the
- * backends and keeps a stock of ready buffers.  That only moves the writes to another
- * process.  Most of them are saved because pages are written together with their dirty
- * neighbours.
- *
- * Each worker has a partition of the buffers and consists of a sweeper and its writers.
- * The sweeper looks, decides and supplies (scan.c), and never waits for a disk.  The
- * writers (writer.c) do; the sweeper launches them while it works.  Their shared memory
- * is in partitions.c.  A policy decides which pages leave the cache (policies/policy.h);
- * known_pages.c reports to it what the backends did.  A file keeps what it remembers
- * over a restart of the server (saved_history.c).
- *
- * It works only where that is useful (controller.c).  Worker 1 decides for all.  Until
- * then, and whenever the stock is empty, backends do the same as on a server without
- * it.
- *
- * It does not start before all buffers have been used: autoprewarm fills the unused
- * ones, and stops when the freelist is empty.  The server's clock hand shows that the
- * list was empty, because only then it moves.
- *
- * Failure: without the sweeper the stock is used up and not refilled.  The runs of a
- * missing writer are left to the others, and it is launched again.
+ *	  The feature: its settings, what pgscale.health says of it, and its module.  sweeper_worker.c is the
+ *	  process.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -37,105 +12,294 @@
 
 #include <math.h>
 
-#include "fmgr.h"
 #include "miscadmin.h"
-#include "postmaster/bgworker.h"
+#include "postmaster/bgwriter.h"
 #include "storage/bufmgr.h"
-#include "storage/ipc.h"
-#include "utils/memutils.h"
+#include "utils/guc.h"
 #include "utils/timestamp.h"
 
 #include "base/pg_compat.h"
-#include "base/processes.h"
-#include "base/server_counters.h"
-#include "base/shared_buffers.h"
 #include "base/timer.h"
 #include "base/units.h"
 #include "base/worker.h"
 #include "sweeper/controller.h"
 #include "sweeper/keep.h"
-#include "sweeper/known_pages.h"
 #include "sweeper/partitions.h"
 #include "sweeper/saved_history.h"
 #include "sweeper/segment.h"
-#include "sweeper/supply/supply.h"
 #include "sweeper/sweeper.h"
 
+/* If there was no tick for that long, something is wrong. */
+#define STALLED_MS		5000
 
-/* Between two ticks: while the sweep works, while nothing is taken then, and otherwise. */
-#define WORK_PERIOD_NS	(4 * NS_PER_MS)
-#define IDLE_PERIOD_NS	(50 * NS_PER_MS)
-#define WATCH_PERIOD_NS (100 * NS_PER_MS)
+/* How long to remember, while it is off, that it was of no use. */
+#define REMEMBERED_NS	(SECS_PER_DAY * NS_PER_S)
 
-/* After that many ticks without demand, only every second tick is made. */
-#define IDLE_TICKS		250
+PgscaleSweeperSettings pgscale_sweeper_settings = {0};
 
-/* That long after the freelist first was empty, autoprewarm has noticed it. */
-#define WARM_TICKS		10
+static const struct config_enum_entry modes[] = {
+#if PGSCALE_FREELIST
+	{"freelist", PGSCALE_SWEEPER_FREELIST, false},
+#endif
+	{"window", PGSCALE_SWEEPER_WINDOW, false},
+	{NULL, 0, false}
+};
 
-/* The low watermark, as a part of the high one: as bench/sweeper measured them, 0.02 and 0.05 of the buffers. */
-#define LOW_OF_HIGH		0.4
+static const struct config_enum_entry policies[] = {
+	{"clock", PGSCALE_SWEEPER_CLOCK, false},
+	{"history", PGSCALE_SWEEPER_HISTORY, false},
+	{"adaptive", PGSCALE_SWEEPER_ADAPTIVE, false},
+	{NULL, 0, false}
+};
 
-/* Ready buffers last that many seconds, but are no fewer than that. */
-#define STOCK_S			10
-#define STOCK_LEAST		16384
-#define STOCK_DECAY		0.98	/* by the second, when less would do */
-
-/* What may not be taken of max_worker_processes for more than the first writers. */
-#define SLOTS_LEFT		Max(max_worker_processes / 4, 2)
-
-/* And what not even these take, except for the first one of each sweeper. */
-#define LAST_SLOTS		1
-
-static PgscaleSweeperPartition *partition = NULL;
-static int	high_setting;		/* the high watermark, as the setting has it */
-static double stock_most = STOCK_LEAST; /* what the upper one may be */
-static uint64 taken_before = 0; /* a second ago */
-static uint64 starved_before = 0;
-static int64 taken_ns = 0;		/* when that was, 0: never */
-static int	pressed_ticks = 0;	/* of this second's */
-static int	second_ticks = 0;
-static PgscaleSweeperWriterCount writer_count = {.writers = PGSCALE_SWEEPER_FIRST_WRITERS};
-static PgscaleTimer timer;
-static int64 cpu_base;			/* added to the process' CPU time */
-static int	warm_ticks = 0;
-static int	idle_ticks = 0;
-static bool left = true;		/* are all buffers the server's again? */
-static bool hurries = false;	/* to observe what the server's hand passes */
-static int64 watched = 0;		/* when it last reconsidered */
-static int64 refreshed = 0;		/* when it last did what is done by the second */
-static int64 covered_allocations = -1;	/* by the server's count, and the
-										 * pages */
-static uint64 covered_arrivals; /* that came to the partition, a second ago;
-								 * -1: it did not work then */
-static int	last_choice = -1;	/* that was in force a tick ago; -1: none was
-								 * seen */
-
-static PgscaleSweeperPolicyReport reported_before;	/* by sweepers before this
-													 * one */
-
-static PgscaleProc *procs = NULL;
-
-/* Worker 1's. */
-static bool judging = false;
-static PgscaleSweeperDecision decision;
-static int64 evidence_since = 0;
-static uint64 writes_seen = 0;	/* sessions that waited for one */
-static uint64 reads_seen = 0;
-static uint64 waits_looks = 0;
-static PgscaleSweeperEvidence evidence_before;	/* all partitions' counts back
-												 * then */
-
-/* What the postmaster was asked for, one a writer. */
-typedef struct Request
+bool
+pgscale_sweeper_wanted(void)
 {
-	BackgroundWorkerHandle *handle; /* NULL: nothing */
-	int64		at_ns;
-	bool		refused;		/* the server has no slot */
-} Request;
+	return pgscale_sweeper_settings.use != PGSCALE_USE_OFF;
+}
 
-static Request requests[PGSCALE_SWEEPER_MAX_WRITERS];
+int
+pgscale_sweeper_workers(void)
+{
+	return Min(pgscale_sweeper_settings.workers, Max(max_worker_processes / 3, 1));
+}
 
+static void
+sweeper_define_gucs(void)
+{
+	PgscaleSweeperSettings *s = &pgscale_sweeper_settings;
+
+	DefineCustomEnumVariable("pgscale.sweeper_mode",
+							 "How clean buffers reach the backends.",
+							 "\"freelist\", up to PostgreSQL 18, hands them over; \"window\" lets the server's clock hand find them.",
+							 &s->mode, PGSCALE_FREELIST ? PGSCALE_SWEEPER_FREELIST : PGSCALE_SWEEPER_WINDOW, modes,
+							 PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomEnumVariable("pgscale.sweeper_policy",
+							 "How the sweeper chooses the pages that leave shared buffers.",
+							 "\"clock\" as the server does, by usage counts; \"history\" by how often and how long ago a page was used, also before it left; "
+							 "\"adaptive\" by the one of these that would have read less.",
+							 &s->policy, PGSCALE_SWEEPER_CLOCK, policies,
+							 PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomEnumVariable("pgscale.sweeper",
+							 "Keeps clean buffers ready for the backends, and writes neighbouring dirty pages together.",
+							 "\"auto\": only while that is of use; \"on\": all the time.",
+							 &s->use, PGSCALE_USE_OFF, pgscale_use_options,
+							 PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("pgscale.sweeper_workers",
+							"Number of sweepers; each has writers and a share of the buffers of its own.",
+							"Each takes one of max_worker_processes; together they take no more than a third of these.",
+							&s->workers, 1, 1, PGSCALE_SWEEPER_MAX_WORKERS,
+							PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("pgscale.sweeper_writers",
+							"The most writers of each sweeper.",
+							"It has 4 while it works, and more while they do not keep up. Each takes one of max_worker_processes meanwhile.",
+							&s->writers, PGSCALE_SWEEPER_MAX_WRITERS, 1, PGSCALE_SWEEPER_MAX_WRITERS,
+							PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomRealVariable("pgscale.sweeper_high_watermark",
+							 "Fraction of the buffers up to which clean ones are made ready.",
+							 NULL,
+							 &s->high_watermark, 0.05, 0.0001, PGSCALE_SWEEPER_MAX_WATERMARK,
+							 PGC_SIGHUP, 0, NULL, NULL, NULL);
+}
+
+/*
+ * Health
+ */
+
+/*
+ * It works, but could do more.  What there is to gain is measured by bench/sweeper:
+ * with four writers and with sixteen, see doc/sweeper.md.
+ */
+static void
+say_few_slots(const PgscaleSweeperPartition *s, PgscaleHealth *health)
+{
+	health->state = PGSCALE_HEALTH_WORKING;
+	health->reason = psprintf("its %d writers did not keep up in %.0f %% of the last second, and the server has no slot for more; "
+							  "max_worker_processes is %d", s->writers_now, 100 * s->pressed, max_worker_processes);
+	health->action = "raise max_worker_processes and restart";
+	health->no_slot = true;
+}
+
+/*
+ * If something keeps a sweeper from working, or some of its writers from being
+ * there, says so and returns false.
+ */
+static bool
+can_work(PgscaleSweeperPartition *s, PgscaleHealth *health)
+{
+	if (s->no_memory)
+	{
+		health->state = PGSCALE_HEALTH_BROKEN;
+		health->reason = psprintf("the server could not give sweeper %d its %.0f MB of dynamic shared memory", s->number + 1,
+								  ceil((double) pgscale_sweeper_memory_size(s->buffers) / PGSCALE_MB));
+		health->action = "see the server log; in a container, make /dev/shm larger, or set min_dynamic_shared_memory and restart";
+		return false;
+	}
+	/* Switched on, it ticks a moment later. */
+	if (!pgscale_health_worker(health, &pgscale_sweeper_module, (int) pg_atomic_read_u32(&s->pid), s->starts, Max(s->last_tick_ns, s->decided_ns), STALLED_MS))
+		return false;
+	if (s->state != PGSCALE_SWEEPER_WORKING ||
+		!(s->no_slots || s->few_slots || (s->stuck && pgscale_sweeper_writers_wanted(s) > 0)))
+		return true;
+	if (s->few_slots && !s->no_slots && !s->stuck)
+	{
+		say_few_slots(s, health);
+		return false;
+	}
+	health->state = PGSCALE_HEALTH_BROKEN;
+	if (!s->no_slots)
+	{
+		health->reason = "its writers have written none of the waiting pages for two seconds";
+		health->action = "check whether the disk hangs, and see the server log";
+		return false;
+	}
+	if (pgscale_sweeper_writers_running(s) > 0)
+		health->state = PGSCALE_HEALTH_WORKING;
+	health->reason = psprintf("the server has no slot for all its writers; max_worker_processes is %d",
+							  max_worker_processes);
+	health->action = "raise max_worker_processes and restart";
+	health->no_slot = true;
+	return false;
+}
+
+static PgscaleHealthState
+sweeper_state_of(const PgscaleSweeperPartition *s)
+{
+	if (s->state == PGSCALE_SWEEPER_WORKING)
+		return PGSCALE_HEALTH_WORKING;
+	return pgscale_sweeper_is_no_use(s->reason) ? PGSCALE_HEALTH_STANDING_DOWN : PGSCALE_HEALTH_IDLE;
+}
+
+/*
+ * bgwriter should be off while the sweeper works through the freelist.  That is
+ * requested then, and stays so while the sweeper is on, because it may work again any
+ * minute.  In mode window bgwriter finds nothing.
+ */
+#define SWEEPER_WHY	"bgwriter writes single pages that could be combined"
+
+static const PgscaleClaim working_claims[] = {
+	{"bgwriter_lru_maxpages", "0", true, SWEEPER_WHY},
+	{"bgwriter_delay", NULL, false, SWEEPER_WHY},
+	{"bgwriter_lru_multiplier", NULL, false, SWEEPER_WHY},
+	{NULL}
+};
+
+static const PgscaleClaim other_claims[] = {
+	{"bgwriter_lru_maxpages", "0", false, SWEEPER_WHY},
+	{"bgwriter_delay", NULL, false, SWEEPER_WHY},
+	{"bgwriter_lru_multiplier", NULL, false, SWEEPER_WHY},
+	{NULL}
+};
+
+#define OFF_AND_BGWRITER \
+	"set pgscale.sweeper to off, reset bgwriter_lru_maxpages and reload: otherwise no process writes ahead of the sessions"
+
+static void
+say_off(const PgscaleSweeperPartition *leader, PgscaleHealth *health)
+{
+	PgscaleSweeperKept list[PGSCALE_SWEEPER_KEPT_MOST];
+	const int	kept = pgscale_sweeper_kept_copy(list);
+
+	health->state = PGSCALE_HEALTH_OFF;
+	health->reason = pgscale_sweeper_reason(PGSCALE_SWEEPER_REASON_OFF, 0);
+	health->action = "set pgscale.sweeper to auto and reload";
+	health->no_use = leader->stood_down_ns != 0 && pgscale_timer_clock() - leader->stood_down_ns < REMEMBERED_NS;
+	if (health->no_use)
+	{
+		health->reason = psprintf("it is switched off; when it was on, it stood down: %s",
+								  pgscale_sweeper_reason(leader->stood_down, leader->stood_down_number));
+		health->action = NULL;
+	}
+	if (kept > 0)
+		health->reason = psprintf("%s; meanwhile it keeps none of the %d relations in pgscale.kept_relations", health->reason, kept);
+}
+
+static const struct
+{
+	const char *what;
+	const char *action;
+}			kept_problems[] =
+
+{
+	[PGSCALE_KEPT_NO_FILE] = {
+		"no relation is kept, because pg_stat/pgscale_sweeper_keep.stat is not a file", "remove it, and call pgscale.keep() again"
+	},
+	[PGSCALE_KEPT_UNREAD] = {
+		"no relation is kept, because pg_stat/pgscale_sweeper_keep.stat could not be read", "see the server log, and call pgscale.keep() again"
+	},
+	[PGSCALE_KEPT_IGNORED] = {
+		"no relation is kept, because pg_stat/pgscale_sweeper_keep.stat was damaged or of another server", "call pgscale.keep() again"
+	},
+	[PGSCALE_KEPT_UNWRITTEN] = {
+		"pg_stat/pgscale_sweeper_keep.stat could not be written and has an older list of kept relations",
+		"see the server log, and call pgscale.keep() again before the next restart"
+	}
+};
+
+/* Adds that there are fewer sweepers than were asked for. */
+static void
+add_fewer_sweepers(PgscaleHealth *health)
+{
+	const int	asked = pgscale_sweeper_settings.workers;
+
+	if (health->state == PGSCALE_HEALTH_OFF || pgscale_sweeper_count() >= asked)
+		return;
+	health->reason = psprintf("%s; %d of the %d sweepers of pgscale.sweeper_workers run, because they take no more than a third of "
+							  "max_worker_processes, which is %d", health->reason, pgscale_sweeper_count(), asked, max_worker_processes);
+	if (!health->action)
+		health->action = psprintf("raise max_worker_processes to %d and restart", 3 * asked);
+	health->no_slot = true;
+}
+
+/* Adds what is wrong with the list of kept relations, whatever the sweeper does. */
+static void
+add_kept_problem(PgscaleHealth *health)
+{
+	const PgscaleSweeperKeptProblem problem = pgscale_sweeper_kept_list->problem;
+
+	if (problem == PGSCALE_KEPT_NO_PROBLEM)
+		return;
+	health->reason = psprintf("%s; %s", health->reason, kept_problems[problem].what);
+	health->action = health->action ? psprintf("%s; %s", health->action, kept_problems[problem].action) : kept_problems[problem].action;
+}
+
+static void
+health_of_sweepers(PgscaleHealth *health)
+{
+	PgscaleSweeperPartition *leader;
+
+	/* The worker may know of a reload before this backend does. */
+	leader = pgscale_sweeper_partition(0);
+	if (pg_atomic_read_u32(&leader->pid) != 0 ? leader->state == PGSCALE_SWEEPER_OFF && !leader->no_memory : !pgscale_sweeper_wanted())
+	{
+		say_off(leader, health);
+		return;
+	}
+	health->reads_forecast = pgscale_sweeper_forecast_all(&health->reads_saved);
+	if (pgscale_sweeper_settings.mode == PGSCALE_SWEEPER_FREELIST)
+		health->claims = leader->state == PGSCALE_SWEEPER_WORKING ? working_claims : other_claims;
+	for (int i = 0; i < pgscale_sweeper_count(); i++)
+		if (!can_work(pgscale_sweeper_partition(i), health))
+			return;
+	health->state = sweeper_state_of(leader);
+	health->reason = pgscale_sweeper_reason(leader->reason, leader->reason_number);
+	if (health->state == PGSCALE_HEALTH_STANDING_DOWN && bgwriter_lru_maxpages == 0)
+		health->action = "if this lasts, " OFF_AND_BGWRITER;
+}
+
+static void
+sweeper_health(PgscaleHealth *health)
+{
+	if (!pgscale_health_preloaded(health, "pgscale.sweeper", false))
+		return;
+	health_of_sweepers(health);
+	add_fewer_sweepers(health);
+	add_kept_problem(health);
+}
+
+/*
+ * The module
+ */
 
 static void
 sweeper_shmem_request(void)
@@ -160,517 +324,6 @@ sweeper_observe(const PgscaleObservation *observation)
 	(void) pgscale_sweeper_backend_writes(true);
 }
 
-/*
- * Puts the watermarks in force: those of the setting, but no more than lasts.
- * In a large cache a per cent of the buffers is far more than the backends take
- * while a batch is written, and lost to them as cache.
- */
-static void
-apply_watermarks(void)
-{
-	partition->high = (int) Min(high_setting, stock_most);
-	partition->low = Max((int) (partition->high * LOW_OF_HIGH), 1);
-	Assert(partition->low < partition->high);
-}
-
-static void
-sweeper_apply_settings(void)
-{
-	const PgscaleSweeperSettings *s = &pgscale_sweeper_settings;
-
-	pgscale_sweeper_scan_settings(partition, s->mode, s->policy);
-	high_setting = Max((int) Min(partition->buffers * s->high_watermark, partition->stack_size - 1), 2);
-	apply_watermarks();
-}
-
-/*
- * Once a second: how much lasts, by what was taken in the seconds before; twice
- * of what it was if there was too little.
- */
-static void
-limit_stock(int64 now)
-{
-	const uint64 taken = partition->counts.consumed + partition->counts.reused;
-
-	if (taken_ns != 0)
-	{
-		double		wanted = STOCK_S * (taken - taken_before) * 1e9 / (now - taken_ns);
-
-		if (partition->counts.starved > starved_before)
-			wanted = Max(wanted, 2.0 * partition->high);
-		stock_most = Max(wanted, Max(stock_most * STOCK_DECAY, STOCK_LEAST));
-		stock_most = Min(stock_most, PGSCALE_SWEEPER_MAX_STOCK);
-	}
-	taken_before = taken;
-	starved_before = partition->counts.starved;
-	taken_ns = now;
-	apply_watermarks();
-}
-
-/* How many of max_worker_processes are in use now. */
-static int
-count_background_workers(void)
-{
-	int			workers = 0;
-	uint64		retries = 0;
-
-	for (int slot = 0; slot < pgscale_procs_count(); slot++)
-	{
-		bool		changed;
-
-		if (pgscale_procs_read(slot, &procs[slot], &changed, &retries) &&
-			(pgscale_proc_is_worker(procs[slot].kind) || procs[slot].kind == PGSCALE_PROC_PARALLEL))
-			workers++;
-	}
-	return workers;
-}
-
-/* In a tick: will the stock run out although all writers write? */
-static void
-note_pressure(void)
-{
-	bool		pressed = partition->ready < partition->low / 2 && pgscale_sweeper_queued_runs(pgscale_sweeper_memory.queues) > 0;
-
-	for (int i = 0; pressed && i < pgscale_sweeper_writers_wanted(partition); i++)
-		pressed = partition->writers[i].writing > 0 || pg_atomic_read_u32(&partition->writers[i].pid) == 0;
-	pressed_ticks += pressed;
-	second_ticks++;
-}
-
-/* Once a second: how many writers. */
-static void
-settle_writers(void)
-{
-	const int	most = Min(pgscale_sweeper_settings.writers, partition->most_writers);
-	const int	slots = max_worker_processes - count_background_workers() - SLOTS_LEFT;
-
-	partition->pressed = second_ticks > 0 ? (double) pressed_ticks / second_ticks : 0;
-	pressed_ticks = second_ticks = 0;
-	/* Each sweeper's part; of what others need back, rounded up. */
-	pgscale_sweeper_decide_writers(&writer_count, partition->pressed, pgscale_sweeper_writers_running(partition), most,
-								   (int) floor((double) slots / pgscale_sweeper_count()));
-	partition->writers_now = writer_count.writers;
-	partition->few_slots = writer_count.few_slots;
-}
-
-static void
-set_state(PgscaleSweeperState state, PgscaleSweeperReason reason, double number)
-{
-	if (pgscale_sweeper_is_no_use(reason))
-	{
-		partition->stood_down_ns = pgscale_timer_clock();
-		partition->stood_down = reason;
-		partition->stood_down_number = number;
-	}
-	else if (state == PGSCALE_SWEEPER_WORKING)
-		partition->stood_down_ns = 0;
-	if (state != partition->state || reason != partition->reason || partition->state_change == 0)
-	{
-		partition->state_change = GetCurrentTimestamp();
-		partition->decided_ns = pgscale_timer_clock();
-	}
-	partition->reason = reason;
-	partition->reason_number = number;
-	partition->state = state;
-}
-
-/*
- * How many processes wait to write a page that they must clean for themselves, and to read
- * one?
- */
-static void
-look_at_waits(void)
-{
-	uint64		retries = 0;
-
-	for (int slot = 0; slot < pgscale_procs_count(); slot++)
-	{
-		bool		changed;
-
-		if (!pgscale_procs_read(slot, &procs[slot], &changed, &retries) ||
-			!(procs[slot].session || procs[slot].kind == B_STARTUP))
-			continue;
-		writes_seen += procs[slot].wait_event == WAIT_EVENT_DATA_FILE_WRITE;
-		reads_seen += pgscale_wait_is_data_read(procs[slot].wait_event);
-	}
-	waits_looks++;
-}
-
-bool
-pgscale_sweeper_forecast_all(double *saved)
-{
-	uint64		misses[PGSCALE_SWEEPER_CANDIDATES] = {0};
-
-	for (int i = 0; i < pgscale_sweeper_count(); i++)
-		pgscale_sweeper_forecast_add(misses, &pgscale_sweeper_partition(i)->forecast);
-	return pgscale_sweeper_forecast_saved(misses, pgscale_sweeper_settings.policy, saved);
-}
-
-static PgscaleSweeperEvidence
-count_all(void)
-{
-	PgscaleSweeperEvidence sum = {.chooses = pgscale_sweeper_settings.policy != PGSCALE_SWEEPER_CLOCK};
-
-	for (int i = 0; i < pgscale_sweeper_count(); i++)
-	{
-		PgscaleSweeperPartition *s = pgscale_sweeper_partition(i);
-
-		PgscaleSweeperWriteCounts write = pgscale_sweeper_write_counts(s);
-
-		sum.supplied += s->counts.supplied_clean + s->counts.supplied_written;
-		sum.consumed += s->counts.consumed;
-		sum.starved += s->counts.starved;
-		sum.written += write.written;
-		sum.runs += write.runs;
-		sum.write_ns += write.write_ns;
-	}
-	sum.forecast = pgscale_sweeper_forecast_all(&sum.saved);
-	sum.allocations = (uint64) pgscale_counters_allocations();
-	return sum;
-}
-
-static void
-start_evidence(int64 now)
-{
-	evidence_before = count_all();
-	evidence_since = now;
-	writes_seen = reads_seen = waits_looks = 0;
-}
-
-/* Worker 1: what the server does, and hence what to do. */
-static void
-sweeper_judge(int64 now)
-{
-	PgscaleSweeperEvidence e = count_all();
-
-	if (!judging)
-	{
-		/* switched on, or warm, or adaptive from now on */
-		judging = true;
-		decision.state = PGSCALE_SWEEPER_WATCHING;
-		decision.reason = PGSCALE_SWEEPER_REASON_NO_WAITS;
-		decision.rest_ns = 0;
-		start_evidence(now);
-	}
-	else if (e.allocations < evidence_before.allocations)
-		start_evidence(now);	/* the server's statistics were reset */
-	look_at_waits();
-
-	e.ns = now - evidence_since;
-	e.waiting = (double) writes_seen / waits_looks;
-	e.reading = (double) reads_seen / waits_looks;
-	e.allocations -= evidence_before.allocations;
-	e.supplied -= evidence_before.supplied;
-	e.consumed -= evidence_before.consumed;
-	e.written -= evidence_before.written;
-	e.runs -= evidence_before.runs;
-	e.write_ns -= evidence_before.write_ns;
-	e.starved -= evidence_before.starved;
-	if (pgscale_sweeper_decide(&decision, &e, now))
-		start_evidence(now);
-}
-
-/* Takes what its policy knows by now into the forecast. */
-static void
-sweeper_forecast(void)
-{
-	PgscaleSweeperPolicyReport report;
-
-	pgscale_sweeper_policy_report(partition, &report);
-	pgscale_sweeper_forecast_go_on(&partition->forecast, &report, partition->policy_begun, partition->buffers, &partition->coverage);
-}
-
-/*
- * In a tick: shows what the policy knows by now, so that a reset counts from here.  Logs it
- * if another choice of pages has come into force.
- */
-static void
-sweeper_report(void)
-{
-	PgscaleSweeperPolicyReport report;
-
-	pgscale_sweeper_policy_report(partition, &report);
-	if (last_choice >= 0 && report.choice != last_choice)
-		ereport(DEBUG1,
-				(errmsg("sweeper %d: pages leave by %s, before by %s; switch %llu", partition->number + 1,
-						pgscale_sweeper_describe_choice(&report, report.choice), pgscale_sweeper_describe_choice(&report, last_choice),
-						(unsigned long long) report.switches)));
-	last_choice = report.choice;
-
-	pgscale_sweeper_report_add(&report, &reported_before, false);
-	(void) pgscale_change_begin_write(&partition->report_changes);
-	partition->report = report;
-	pgscale_change_end_write(&partition->report_changes);
-}
-
-/*
- * Once a second while it works: how many buffers were taken in the partition, and how many of
- * the pages that came has it seen?  The server counts for all partitions; the hand passes all
- * of them equally often.
- */
-static void
-note_coverage(void)
-{
-	const int64 allocations = pgscale_counters_allocations();
-	PgscaleSweeperPolicyReport report;
-
-	pgscale_sweeper_policy_report(partition, &report);
-	/* a reset of the server's statistics makes it fall */
-	if (covered_allocations >= 0 && allocations >= covered_allocations)
-	{
-		const int64 taken = allocations - covered_allocations;
-		const int64 seen = (int64) (report.arrivals - covered_arrivals);
-
-		partition->coverage.seen += seen;
-		partition->coverage.missed += taken * partition->buffers / NBuffers - seen;
-		if (partition->number == 0)
-			partition->counts.allocated += taken;
-	}
-	covered_allocations = allocations;
-	covered_arrivals = report.arrivals;
-}
-
-/* May it supply, and should it? */
-static void
-sweeper_reconsider(int64 now)
-{
-	const PgscaleSweeperPartition *leader = pgscale_sweeper_partition(0);
-	const bool	wanted = pgscale_sweeper_wanted();
-
-	sweeper_forecast();
-
-	if (wanted && !partition->warm)
-	{
-		if (pgscale_buffers_hand() >= PGSCALE_HAND_WARM)
-			warm_ticks++;
-		partition->warm = warm_ticks >= WARM_TICKS;
-	}
-
-	if (wanted && partition->warm && pgscale_sweeper_settings.use == PGSCALE_USE_AUTO && partition == leader)
-	{
-		sweeper_judge(now);
-		set_state(decision.state, decision.reason, decision.number);
-		return;
-	}
-
-	judging = false;
-	if (!wanted)
-		set_state(PGSCALE_SWEEPER_OFF, PGSCALE_SWEEPER_REASON_OFF, 0);
-	else if (!partition->warm)
-		set_state(PGSCALE_SWEEPER_WARMING_UP, PGSCALE_SWEEPER_REASON_FREE_BUFFERS, 0);
-	else if (pgscale_sweeper_settings.use == PGSCALE_USE_ON)
-		set_state(PGSCALE_SWEEPER_WORKING, PGSCALE_SWEEPER_REASON_ALWAYS, 0);
-	else
-		set_state(leader->state, leader->reason, leader->reason_number);
-}
-
-/*
- * Asks for a writer, to be called once a second until it runs.  A request that the
- * postmaster has not handled yet still counts; after that, the writer must still claim
- * its place, or is ending.
- */
-static void
-launch_writer(int i, int64 now)
-{
-	Request    *request = &requests[i];
-	MemoryContext context;
-	char		name[BGW_MAXLEN];
-	pid_t		pid;
-
-	if (request->handle)
-	{
-		if (GetBackgroundWorkerPid(request->handle, &pid) != BGWH_STOPPED)
-			return;
-		pfree(request->handle);
-		request->handle = NULL;
-	}
-	snprintf(name, sizeof(name), "pgscale sweeper writer %d", partition->number + 1);
-	context = MemoryContextSwitchTo(TopMemoryContext);
-	request->at_ns = now;
-	request->refused = !pgscale_worker_launch(name, "pgscale_sweeper_writer_main",
-											  partition->number * PGSCALE_SWEEPER_MAX_WRITERS + i, false, &request->handle);
-	MemoryContextSwitchTo(context);
-}
-
-/* How many slots may this sweeper take now for writers?  Each has its part of those that there are. */
-static int
-slots_for_writers(void)
-{
-	return Max(max_worker_processes - count_background_workers() - LAST_SLOTS, 0) / pgscale_sweeper_count();
-}
-
-/* Has the writers that are wanted. */
-static void
-launch_writers(int64 now)
-{
-	const int	wanted = pgscale_sweeper_writers_wanted(partition);
-	bool		refused = false;
-	int			slots = -1;
-
-	for (int i = 0; i < wanted; i++)
-	{
-		Request    *request = &requests[i];
-
-		if (pg_atomic_read_u32(&partition->writers[i].pid) != 0)
-			continue;
-		if (request->at_ns == 0 || now - request->at_ns >= NS_PER_S)
-		{
-			if (slots < 0)
-				slots = slots_for_writers();
-			if (i == 0 || slots > 0 || request->handle)
-				launch_writer(i, now);
-			else
-			{
-				request->at_ns = now;
-				request->refused = true;
-			}
-			slots = Max(slots - 1, 0);
-		}
-		refused |= request->refused;
-	}
-	partition->no_slots = refused;
-}
-
-static void
-wake_writers(void)
-{
-	for (int i = 0; i < PGSCALE_SWEEPER_MAX_WRITERS; i++)
-	{
-		Latch	   *latch = partition->writers[i].latch;
-
-		if (latch && partition->writers[i].writing == 0)
-			SetLatch(latch);
-	}
-}
-
-/* The timer's period follows what there is to do. */
-static void
-adapt_period(void)
-{
-	int64		period = WATCH_PERIOD_NS;
-
-	if (partition->state == PGSCALE_SWEEPER_WORKING)
-		period = idle_ticks < IDLE_TICKS ? WORK_PERIOD_NS : IDLE_PERIOD_NS;
-	else if (!left || hurries)
-		period = WORK_PERIOD_NS;
-	if (timer.period_ns != period)
-		pgscale_timer_set(&timer, period);
-}
-
-/* Where it does not work: it learns while it watches, and keeps that while it is off. */
-static void
-sweeper_rest(void)
-{
-	const bool	watches = partition->state == PGSCALE_SWEEPER_WATCHING;
-
-	left = pgscale_sweeper_rest(partition, watches || partition->observing);
-	hurries = left && watches && pgscale_sweeper_observe(partition);
-}
-
-static void
-sweep_round(void)
-{
-	int64		due;
-	int64		expired = pgscale_timer_wait(&timer, &due);
-	int64		now;
-	bool		reconsiders;
-
-	Assert(pg_atomic_read_u32(&partition->pid) == (uint32) MyProcPid);
-	if (pgscale_worker_interrupts())
-		sweeper_apply_settings();
-
-	now = pgscale_timer_clock();
-	/* Worker 1 may come later: its state is off until then. */
-	reconsiders = !pgscale_sweeper_wanted() || partition->state == PGSCALE_SWEEPER_OFF || now - watched >= WATCH_PERIOD_NS;
-	if (reconsiders)
-	{
-		sweeper_reconsider(now);
-		if (partition->number == 0)
-			pgscale_sweeper_kept_follow();
-		watched = now;
-	}
-
-	hurries = false;
-	if (expired > 0 && partition->state == PGSCALE_SWEEPER_WORKING)
-	{
-		bool		demand = pgscale_sweeper_scan(partition);
-
-		note_pressure();
-		if (pgscale_sweeper_queued_runs(pgscale_sweeper_memory.queues) > 0)
-		{
-			launch_writers(now);
-			wake_writers();
-		}
-		idle_ticks = demand ? 0 : Min(idle_ticks + 1, IDLE_TICKS);
-	}
-	else if (partition->state != PGSCALE_SWEEPER_WORKING)
-		sweeper_rest();
-	sweeper_report();
-	if (partition->state != PGSCALE_SWEEPER_WORKING)
-		covered_allocations = -1;
-	if (!pgscale_sweeper_wanted() && left)
-		proc_exit(0);
-
-	if (partition->state == PGSCALE_SWEEPER_WORKING && now - refreshed >= NS_PER_S)
-	{
-		limit_stock(now);
-		settle_writers();
-		note_coverage();
-		pgscale_compat_refresh_backend_writes();
-		refreshed = now;
-	}
-
-	if (expired > 0)
-	{
-		partition->counts.ticks += reconsiders || !hurries;
-		partition->last_tick_ns = pgscale_timer_clock();
-	}
-	adapt_period();
-	partition->counts.cpu_ns = pgscale_timer_cpu_time() + cpu_base;
-}
-
-static void
-sweep_failed(void)
-{
-	partition->counts.errors++;
-}
-
-static void
-sweeper_detach(int code, Datum arg)
-{
-	partition->taken = 0;		/* the guards of others look at it */
-	pgscale_sweeper_saved_write(partition);
-	partition->memory = DSM_HANDLE_INVALID;
-	pgscale_sweeper_release(&partition->pid);
-}
-
-static void
-sweeper_main(int number)
-{
-	partition = pgscale_sweeper_partition(number);
-	if (!pgscale_sweeper_claim(&partition->pid))
-		proc_exit(1);
-	before_shmem_exit(sweeper_detach, (Datum) 0);
-	pgscale_worker_start("PgscaleSweeperMain");
-
-	pgscale_sweeper_memory_create(partition);
-	(void) pgscale_sweeper_reported(partition, &reported_before);
-	pgscale_sweeper_scan_init(partition);
-	pgscale_sweeper_freelist_resume(partition);
-	procs = MemoryContextAllocZero(TopMemoryContext, pgscale_procs_count() * sizeof(PgscaleProc));
-	cpu_base = partition->counts.cpu_ns - pgscale_timer_cpu_time();
-
-	partition->starts++;
-	partition->state = PGSCALE_SWEEPER_OFF;
-	sweeper_apply_settings();
-	pgscale_sweeper_saved_read(partition);
-	pgscale_sweeper_base_init();
-
-	/* The first round decides what the next one waits for. */
-	pgscale_timer_set(&timer, NS_PER_MS);
-	pgscale_worker_rounds(sweep_round, sweep_failed);
-}
-
 static void
 sweeper_reset(void)
 {
@@ -678,20 +331,13 @@ sweeper_reset(void)
 	pgscale_sweeper_kept_reset();
 }
 
-static const PgscaleWorker sweeper_worker = {
-	.name = "pgscale sweeper",
-	.count = pgscale_sweeper_workers,
-	.wanted = pgscale_sweeper_wanted,
-	.main = sweeper_main,
-};
-
 const PgscaleModule pgscale_sweeper_module = {
 	.name = "sweeper",
-	.define_gucs = pgscale_sweeper_define_gucs,
+	.define_gucs = sweeper_define_gucs,
 	.shmem_request = sweeper_shmem_request,
 	.shmem_startup = sweeper_shmem_startup,
-	.worker = &sweeper_worker,
+	.worker = &pgscale_sweeper_worker,
 	.observe = sweeper_observe,
 	.reset = sweeper_reset,
-	.health = pgscale_sweeper_health,
+	.health = sweeper_health,
 };

@@ -17,7 +17,7 @@
 
 extern const PgscaleModule pgscale_sweeper_module;
 
-/* settings.c */
+/* settings */
 
 typedef struct PgscaleSweeperSettings
 {
@@ -30,8 +30,6 @@ typedef struct PgscaleSweeperSettings
 } PgscaleSweeperSettings;
 
 extern PgscaleSweeperSettings pgscale_sweeper_settings;
-
-extern void pgscale_sweeper_define_gucs(void);
 
 extern bool pgscale_sweeper_wanted(void);
 
@@ -63,16 +61,17 @@ extern bool pgscale_sweeper_observe(PgscaleSweeperPartition *partition);
 /* Has the tick lasted long enough, n being how many buffers it has looked at? */
 extern bool pgscale_sweeper_long_enough(int n);
 
+/* sweeper_worker.c: the process */
+
+extern const PgscaleWorker pgscale_sweeper_worker;
+
 /*
- * sweeper.c: what fraction of the reads does the policy's choice of pages save, by all
+ * What fraction of the reads does the policy's choice of pages save, by all
  * partitions?  Returns false if that is not known.
  */
 extern bool pgscale_sweeper_forecast_all(double *saved);
 
-/* sweeper_health.c */
-extern void pgscale_sweeper_health(PgscaleHealth *health);
-
-/* replacement_stats.c: a choice in words */
+/* sweeper_stats.c: a choice in words */
 extern const char *pgscale_sweeper_describe_choice(const PgscaleSweeperPolicyReport *report, int choice);
 
 #endif							/* PGSCALE_SWEEPER_H */

@@ -1,7 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * sweeper_stats.c
- *	  What the sweeper does, and why.
+ *	  What the sweeper does, and why; and what its policy has seen and chosen.
+ *
+ * Reads saved and expected reads: see forecast.c.  Counts that the sweeper's supply has,
+ * too, are not repeated for the policy: the view takes them from pgscale_internal.sweeper_stats().
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -9,20 +12,25 @@
  */
 #include "postgres.h"
 
+#include <math.h>
+
 #include "catalog/pg_type.h"
-#include "funcapi.h"
 #include "utils/array.h"
-#include "utils/builtins.h"
 #include "utils/timestamp.h"
-#include "utils/tuplestore.h"
 
 #include "base/pg_compat.h"
 #include "base/preload.h"
+#include "base/row_builder.h"
 #include "sweeper/controller.h"
 #include "sweeper/partitions.h"
+#include "sweeper/segment.h"
 #include "sweeper/sweeper.h"
 
 PG_FUNCTION_INFO_V1(pgscale_sweeper_stats);
+PG_FUNCTION_INFO_V1(pgscale_replacement_stats);
+
+/* Of what the policy reports. */
+#define REPORT_COLUMNS	11
 
 static const char *const modes[] = {
 	[PGSCALE_SWEEPER_FREELIST] = "freelist",
@@ -36,20 +44,69 @@ static const char *const states[] = {
 	[PGSCALE_SWEEPER_WORKING] = "working"
 };
 
-/* pgscale_internal.sweeper_stats(): one row a worker. */
-Datum
-pgscale_sweeper_stats(PG_FUNCTION_ARGS)
+const char *
+pgscale_sweeper_describe_choice(const PgscaleSweeperPolicyReport *report, int choice)
 {
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	PgscaleSweeperBase base;
-	int64		backend_writes;
+	const double half_life = report->half_lives[choice];
 
+	return half_life == 0 ? "clock" : psprintf("half-life %g", half_life);
+}
+
+static Datum
+float8_array(const double *values, int n)
+{
+	Datum		elements[PGSCALE_SWEEPER_CANDIDATES];
+
+	for (int i = 0; i < n; i++)
+		elements[i] = Float8GetDatum(values[i]);
+	return PointerGetDatum(construct_array(elements, n, FLOAT8OID, sizeof(float8), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+}
+
+static Datum
+int8_array(const uint64 *values, int n)
+{
+	Datum		elements[Max(PGSCALE_SWEEPER_CANDIDATES, PGSCALE_RUN_CLASSES)];
+
+	for (int i = 0; i < n; i++)
+		elements[i] = Int64GetDatum((int64) values[i]);
+	return PointerGetDatum(construct_array(elements, n, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+}
+
+/* A count since the last reset, or of what cannot fall. */
+static void
+put_count(PgscaleRow *row, uint64 count)
+{
+	pgscale_row_put(row, Int64GetDatum((int64) count), false);
+}
+
+/* A time that is unknown as long as it is 0. */
+static void
+put_time(PgscaleRow *row, TimestampTz time)
+{
+	pgscale_row_put(row, TimestampTzGetDatum(time), time == 0);
+}
+
+/* For one row a worker: begins the result, and reads what counts at the last reset. */
+static void
+stats_begin(FunctionCallInfo fcinfo, PgscaleSweeperBase *base)
+{
 	pgscale_preload_require();
 	InitMaterializedSRF(fcinfo, 0);
 
 	/* Where the sweeper never was on, nothing has been counted yet. */
 	pgscale_sweeper_base_init();
-	pgscale_sweeper_base(&base);
+	pgscale_sweeper_base(base);
+}
+
+/* pgscale_internal.sweeper_stats(): one row a worker. */
+Datum
+pgscale_sweeper_stats(PG_FUNCTION_ARGS)
+{
+	PgscaleRow	row = {0};
+	PgscaleSweeperBase base;
+	int64		backend_writes;
+
+	stats_begin(fcinfo, &base);
 	backend_writes = pgscale_sweeper_backend_writes(false) - base.backend_writes;
 
 	for (int n = 0; n < pgscale_sweeper_count(); n++)
@@ -67,66 +124,137 @@ pgscale_sweeper_stats(PG_FUNCTION_ARGS)
 		 */
 		const bool	off = s->state == PGSCALE_SWEEPER_OFF ||
 			(pg_atomic_read_u32(&s->pid) == 0 && !pgscale_sweeper_wanted());
-		Datum		classes[PGSCALE_RUN_CLASSES];
-		Datum		values[36] = {0};
-		bool		nulls[36] = {0};
-		int			i = 0;
+		uint64		classes[PGSCALE_RUN_CLASSES];
 
 		for (int c = 0; c < PGSCALE_RUN_CLASSES; c++)
-			classes[c] = Int64GetDatum((int64) (write->runs_by_pages[c] - write_base->runs_by_pages[c]));
+			classes[c] = write->runs_by_pages[c] - write_base->runs_by_pages[c];
 
-		values[i++] = Int32GetDatum(n + 1);
-		values[i++] = Int32GetDatum(pgscale_sweeper_writers_running(s));
-		values[i++] = CStringGetTextDatum(modes[off ? pgscale_sweeper_settings.mode : s->mode]);
-		values[i++] = CStringGetTextDatum(states[off ? PGSCALE_SWEEPER_OFF : s->state]);
+		pgscale_row_put(&row, Int32GetDatum(n + 1), false);
+		pgscale_row_put(&row, Int32GetDatum(pgscale_sweeper_writers_running(s)), false);
+		pgscale_row_text(&row, modes[off ? pgscale_sweeper_settings.mode : s->mode]);
+		pgscale_row_text(&row, states[off ? PGSCALE_SWEEPER_OFF : s->state]);
 		if (off && s->no_memory && pgscale_sweeper_wanted())
-			values[i++] = CStringGetTextDatum("the server could not give it its dynamic shared memory");
+			pgscale_row_text(&row, "the server could not give it its dynamic shared memory");
 		else
-			values[i++] = CStringGetTextDatum(off ? pgscale_sweeper_reason(PGSCALE_SWEEPER_REASON_OFF, 0) :
-											  pgscale_sweeper_reason(s->reason, s->reason_number));
-		nulls[i] = s->state_change == 0;
-		values[i++] = TimestampTzGetDatum(s->state_change);
-		values[i++] = Int32GetDatum(s->buffers);
-		nulls[i] = off;
-		values[i++] = Int32GetDatum(s->low);
-		nulls[i] = off;
-		values[i++] = Int32GetDatum(s->high);
-		values[i++] = Int32GetDatum(s->ready);
+			pgscale_row_text(&row, off ? pgscale_sweeper_reason(PGSCALE_SWEEPER_REASON_OFF, 0) :
+							 pgscale_sweeper_reason(s->reason, s->reason_number));
+		put_time(&row, s->state_change);
+		pgscale_row_put(&row, Int32GetDatum(s->buffers), false);
+		pgscale_row_put(&row, Int32GetDatum(s->low), off);
+		pgscale_row_put(&row, Int32GetDatum(s->high), off);
+		pgscale_row_put(&row, Int32GetDatum(s->ready), false);
 
-		values[i++] = Int64GetDatum((int64) (sweep->ticks - sweep_base->ticks));
-		values[i++] = Int64GetDatum((int64) (sweep->scanned - sweep_base->scanned));
-		values[i++] = Int64GetDatum((int64) (sweep->decremented - sweep_base->decremented));
-		values[i++] = Int64GetDatum((int64) (sweep->supplied_clean - sweep_base->supplied_clean));
-		values[i++] = Int64GetDatum((int64) (sweep->supplied_written - sweep_base->supplied_written));
-		values[i++] = Int64GetDatum((int64) (sweep->consumed - sweep_base->consumed));
-		values[i++] = Int64GetDatum((int64) (sweep->reused - sweep_base->reused));
-		values[i++] = Int64GetDatum((int64) (sweep->queued - sweep_base->queued));
-		values[i++] = Int64GetDatum((int64) (sweep->starved - sweep_base->starved));
+		put_count(&row, sweep->ticks - sweep_base->ticks);
+		put_count(&row, sweep->scanned - sweep_base->scanned);
+		put_count(&row, sweep->decremented - sweep_base->decremented);
+		put_count(&row, sweep->supplied_clean - sweep_base->supplied_clean);
+		put_count(&row, sweep->supplied_written - sweep_base->supplied_written);
+		put_count(&row, sweep->consumed - sweep_base->consumed);
+		put_count(&row, sweep->reused - sweep_base->reused);
+		put_count(&row, sweep->queued - sweep_base->queued);
+		put_count(&row, sweep->starved - sweep_base->starved);
 
-		values[i++] = Int64GetDatum((int64) (write->runs - write_base->runs));
-		values[i++] = PointerGetDatum(construct_array(classes, PGSCALE_RUN_CLASSES,
-													  INT8OID, sizeof(int64),
-													  FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
-		values[i++] = Int64GetDatum((int64) (write->written - write_base->written));
-		values[i++] = Int64GetDatum((int64) (write->neighbours - write_base->neighbours));
-		values[i++] = Int64GetDatum((int64) (write->skipped_pinned - write_base->skipped_pinned));
-		values[i++] = Int64GetDatum((int64) (write->skipped_locked - write_base->skipped_locked));
-		values[i++] = Int64GetDatum((int64) (write->skipped_wal - write_base->skipped_wal));
-		values[i++] = Int64GetDatum((int64) (write->skipped_changed - write_base->skipped_changed));
-		values[i++] = Float8GetDatum((write->write_ns - write_base->write_ns) / 1e6);
-		values[i++] = Int64GetDatum((int64) (write->writeback_calls - write_base->writeback_calls));
-		values[i++] = Float8GetDatum((write->writeback_ns - write_base->writeback_ns) / 1e6);
-		values[i++] = Int64GetDatum((int64) (write->wal_flushes - write_base->wal_flushes));
-		values[i++] = Int64GetDatum((int64) (sweep->errors - sweep_base->errors +
-											 write->errors - write_base->errors));
-		values[i++] = Int64GetDatum(backend_writes);
-		values[i++] = Float8GetDatum((sweep->cpu_ns - sweep_base->cpu_ns) / 1e6);
-		values[i++] = Float8GetDatum((write->cpu_ns - write_base->cpu_ns) / 1e6);
-		nulls[i] = base.reset_at == 0;
-		values[i++] = TimestampTzGetDatum(base.reset_at);
-		Assert(i <= lengthof(values));
+		put_count(&row, write->runs - write_base->runs);
+		pgscale_row_put(&row, int8_array(classes, PGSCALE_RUN_CLASSES), false);
+		put_count(&row, write->written - write_base->written);
+		put_count(&row, write->neighbours - write_base->neighbours);
+		put_count(&row, write->skipped_pinned - write_base->skipped_pinned);
+		put_count(&row, write->skipped_locked - write_base->skipped_locked);
+		put_count(&row, write->skipped_wal - write_base->skipped_wal);
+		put_count(&row, write->skipped_changed - write_base->skipped_changed);
+		pgscale_row_float8(&row, (write->write_ns - write_base->write_ns) / 1e6);
+		put_count(&row, write->writeback_calls - write_base->writeback_calls);
+		pgscale_row_float8(&row, (write->writeback_ns - write_base->writeback_ns) / 1e6);
+		put_count(&row, write->wal_flushes - write_base->wal_flushes);
+		put_count(&row, sweep->errors - sweep_base->errors + write->errors - write_base->errors);
+		put_count(&row, backend_writes);
+		pgscale_row_float8(&row, (sweep->cpu_ns - sweep_base->cpu_ns) / 1e6);
+		pgscale_row_float8(&row, (write->cpu_ns - write_base->cpu_ns) / 1e6);
+		put_time(&row, base.reset_at);
+		pgscale_row_end(&row, (ReturnSetInfo *) fcinfo->resultinfo);
+	}
+	return (Datum) 0;
+}
 
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+/* Puts what is reported, from the choice on. */
+static void
+put_report(PgscaleRow *row, const PgscaleSweeperPolicyReport *report)
+{
+	PgscaleSweeperSaved saved = {0};
+	const bool	estimated = pgscale_sweeper_reads_saved(report, &saved);
+
+	pgscale_row_text(row, pgscale_sweeper_describe_choice(report, report->choice));
+	put_count(row, report->evictions);
+	pgscale_row_put(row, Int64GetDatum((int64) rint(saved.reads)), !estimated);
+	pgscale_row_put(row, Int64GetDatum((int64) rint(saved.low)), !saved.sure);
+	pgscale_row_put(row, Int64GetDatum((int64) rint(saved.high)), !saved.sure);
+	put_count(row, report->switches);
+	put_count(row, report->references);
+	pgscale_row_put(row, int8_array(report->misses, PGSCALE_SWEEPER_CANDIDATES), false);
+	put_count(row, report->chosen_misses);
+	pgscale_row_put(row, float8_array(report->half_lives, PGSCALE_SWEEPER_CANDIDATES), false);
+	put_count(row, report->sample);
+}
+
+/* How many of the buffers that were taken on the whole server were not ready ones?  *served: what fraction was. */
+static int64
+count_fallbacks(const PgscaleSweeperBase *base, double *served)
+{
+	const uint64 allocated = pgscale_sweeper_partition(0)->counts.allocated - base->sweep[0].allocated;
+	uint64		consumed = 0;
+
+	for (int n = 0; n < pgscale_sweeper_count(); n++)
+		consumed += pgscale_sweeper_partition(n)->counts.consumed - base->sweep[n].consumed;
+	/* the server counts later than the sweeper does */
+	consumed = Min(consumed, allocated);
+	*served = allocated > 0 ? (double) consumed / allocated : -1;
+	return (int64) (allocated - consumed);
+}
+
+/* pgscale_internal.replacement_stats(): one row a worker. */
+Datum
+pgscale_replacement_stats(PG_FUNCTION_ARGS)
+{
+	PgscaleRow	row = {0};
+	PgscaleSweeperBase base;
+	double		served;
+	int64		fallbacks;
+
+	stats_begin(fcinfo, &base);
+	fallbacks = count_fallbacks(&base, &served);
+
+	for (int n = 0; n < pgscale_sweeper_count(); n++)
+	{
+		PgscaleSweeperPartition *s = pgscale_sweeper_partition(n);
+		const int	policy = s->policy;
+		PgscaleSweeperPolicyReport report;
+		uint64		misses[PGSCALE_SWEEPER_CANDIDATES] = {0};
+		double		saved = 0;
+		bool		known;
+
+		pgscale_row_put(&row, Int32GetDatum(n + 1), false);
+		/* before it was ever at work, the one that it would begin with */
+		pgscale_row_text(&row, pgscale_sweeper_policies[policy < 0 || s->observing ? pgscale_sweeper_settings.policy : policy]->name);
+		if (pgscale_sweeper_reported(s, &report))
+		{
+			pgscale_sweeper_report_add(&report, &base.policy[n], true);
+			put_report(&row, &report);
+		}
+		else
+			for (int i = 0; i < REPORT_COLUMNS; i++)
+				pgscale_row_put(&row, (Datum) 0, true);
+		pgscale_sweeper_forecast_add(misses, &s->forecast);
+		known = pgscale_sweeper_forecast_saved(misses, PGSCALE_SWEEPER_ADAPTIVE, &saved);
+		pgscale_row_put(&row, Float8GetDatum(Min(-saved, 0)), !known);
+		pgscale_row_put(&row, Float8GetDatum(served), served < 0);
+		put_count(&row, fallbacks);
+		put_count(&row, s->counts.observed - base.sweep[n].observed);
+		put_count(&row, s->counts.unobserved - base.sweep[n].unobserved);
+		put_count(&row, s->restored);
+		pgscale_row_text(&row, s->restore_problem[0] == '\0' ? NULL : s->restore_problem);
+		put_count(&row, pgscale_sweeper_memory_size(s->buffers));
+		put_time(&row, base.reset_at);
+		pgscale_row_end(&row, (ReturnSetInfo *) fcinfo->resultinfo);
 	}
 	return (Datum) 0;
 }

@@ -24,7 +24,6 @@ PG_FUNCTION_INFO_V1(policy_steps);
 #include "sweeper/policies/page_history.c"
 #undef GHOST_WAYS
 #include "sweeper/policies/shadow.c"
-#include "sweeper/policies/policies.c"
 #include "sweeper/known_pages.c"
 #include "sweeper/saved_history.c"
 

@@ -41,7 +41,6 @@ static void made_up_writeback(const PgscalePage *first, int count);
 #include "sweeper/standing_set.c"
 #undef LOOK_AT_CLOCK
 #undef is_ours
-#include "sweeper/write_combining.c"
 #include "sweeper/kept_pages.c"
 #include "base/change_count.c"
 #include "sweeper/partitions.c"

@@ -495,23 +495,29 @@ history_take_over(void *memory)
 	.remember = adaptive_remember, \
 	.resume = adaptive_resume
 
-const PgscaleSweeperPolicy pgscale_sweeper_policy_clock = {
+static const PgscaleSweeperPolicy policy_clock = {
 	.name = "clock",
 	.init = clock_init,
 	.take_over = clock_take_over,
 	POLICY_WITH_CANDIDATES
 };
 
-const PgscaleSweeperPolicy pgscale_sweeper_policy_history = {
+static const PgscaleSweeperPolicy policy_history = {
 	.name = "history",
 	.init = history_init,
 	.take_over = history_take_over,
 	POLICY_WITH_CANDIDATES
 };
 
-const PgscaleSweeperPolicy pgscale_sweeper_policy_adaptive = {
+static const PgscaleSweeperPolicy policy_adaptive = {
 	.name = "adaptive",
 	.init = adaptive_init,
 	.take_over = adaptive_take_over,
 	POLICY_WITH_CANDIDATES
+};
+
+const PgscaleSweeperPolicy *const pgscale_sweeper_policies[PGSCALE_SWEEPER_POLICIES] = {
+	[PGSCALE_SWEEPER_CLOCK] = &policy_clock,
+	[PGSCALE_SWEEPER_HISTORY] = &policy_history,
+	[PGSCALE_SWEEPER_ADAPTIVE] = &policy_adaptive
 };

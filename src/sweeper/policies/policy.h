@@ -163,10 +163,6 @@ typedef struct PgscaleSweeperPolicy
 	void		(*resume) (void *memory, int choice);
 } PgscaleSweeperPolicy;
 
-extern const PgscaleSweeperPolicy pgscale_sweeper_policy_clock;
-extern const PgscaleSweeperPolicy pgscale_sweeper_policy_history;
-extern const PgscaleSweeperPolicy pgscale_sweeper_policy_adaptive;
-
 /* By PgscaleSweeperPolicyKind. */
 extern const PgscaleSweeperPolicy *const pgscale_sweeper_policies[PGSCALE_SWEEPER_POLICIES];
 
