@@ -81,7 +81,7 @@
 #define MEMORY_ROWS		65536
 #define MEMORY_WAYS		4
 
-/* With fewer samples, shares mean nothing. */
+/* With fewer samples, fractions mean nothing. */
 #define ENOUGH_SAMPLES	100
 #define ENOUGH_OF_STRETCH	8
 
@@ -429,7 +429,7 @@ look_about_hand(int64 now_ns)
 
 /* How many buffers to look at, of all, in a round that comes so often. */
 static int64
-share_of_pass(int64 period_ns)
+part_of_pass(int64 period_ns)
 {
 	return Max((int64) NBuffers * period_ns / PASS_NS + 1, ROUND_BUFFERS * (period_ns / ROUND_NS + 1));
 }
@@ -438,7 +438,7 @@ bool
 pgscale_writeback_watch_round(int64 now_ns, int64 period_ns)
 {
 	bool		busy = changed || last_changed;
-	int64		left = share_of_pass(period_ns);
+	int64		left = part_of_pass(period_ns);
 	int64		least = ROUND_BUFFERS;
 	int64		give_up = now_ns + period_ns / (busy ? BUSY_PARTS : IDLE_PARTS);
 

@@ -94,10 +94,10 @@ extern bool pgscale_writeback_watch_knows(const PgscaleWritebackStretchKey *key)
  */
 extern int	pgscale_writeback_watch_found(const PgscaleWritebackStretchKey *key, uint16 pieces, int pages, int64 now_ns);
 
-/* Share of the writes that hit a page again, or -1 if too few are known. */
+/* Fraction of the writes that hit a page again, or -1 if too few are known. */
 extern double pgscale_writeback_watch_rewritten(void);
 
-/* Share of a stretch's writes that do, or 0 if too few are known. */
+/* Fraction of a stretch's writes that do, or 0 if too few are known. */
 extern double pgscale_writeback_stretch_rewritten(const PgscaleWritebackStretch *stretch);
 
 /*

@@ -45,7 +45,7 @@
 /* From one walk's begin to the next one's, at least. */
 #define WALK_NS			(2 * NS_PER_S)
 
-/* How long to ask the kernel in a round, and the share of time for it, inverted. */
+/* How long to ask the kernel in a round, and the fraction of time for it, inverted. */
 #define ROUND_NS		(NS_PER_S / 1000)
 #define PAUSE_FACTOR	50
 

@@ -20,6 +20,8 @@
  * size, and backends by default never.  None of them considers the sum, the disk's
  * queue, or the benefit.
  *
+ * Counts only grow.  A reset stores their values under a lock that the worker never takes.
+ *
  * Failure: without the worker, the kernel works as usual.  An error in a round is
  * logged, the knowledge is discarded, and the worker begins again a second later.  A
  * failed write is raised as the server itself would raise it, by data_sync_retry.
@@ -30,15 +32,20 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/fd.h"
 #include "storage/ipc.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
 #include "utils/guc.h"
 #include "utils/timestamp.h"
 
 #include "base/kernel.h"
 #include "base/pg_compat.h"
+#include "base/preload.h"
+#include "base/row_builder.h"
 #include "base/timer.h"
 #include "base/units.h"
 #include "base/worker.h"
@@ -46,8 +53,8 @@
 #include "writeback/flush_requests.h"
 #include "writeback/writeback.h"
 #include "writeback/writeback_controller.h"
-#include "writeback/writeback_stats.h"
 
+#define LOCK_TRANCHE	"pgscale writeback"
 
 /* Between two rounds: while anything is written, and otherwise. */
 #define WORK_PERIOD_NS	(50 * NS_PER_MS)
@@ -59,11 +66,67 @@
 /* If there was no round for that long, something is wrong. */
 #define STALLED_MS		5000
 
+/* Cumulative since the server started. */
+typedef struct WritebackCounts
+{
+	uint64		rounds;
+	uint64		written;		/* pages that the server wrote into the kernel */
+	uint64		found;			/* and that were found in files, not in
+								 * buffers */
+	uint64		requests;
+	uint64		asked;			/* pages */
+	uint64		taken;			/* pages that were on disk without being asked
+								 * for */
+	uint64		unseen;
+	uint64		backed_off;
+	uint64		ask_ns;
+	uint64		errors;
+	uint64		cpu_ns;
+} WritebackCounts;
 
-int			pgscale_writeback_use;
+/* Only the worker writes it; others read it without a lock. */
+typedef struct WritebackFigures
+{
+	volatile int pid;			/* 0 if it is not running */
+	volatile uint64 starts;
+	volatile bool reset_peak;	/* set by others, cleared by the worker */
+	PgscaleWritebackState state;
+	PgscaleWritebackReason reason;
+	double		reason_number;
+	TimestampTz state_change;
+	int64		decided_ns;		/* the same by CLOCK_MONOTONIC, as the next */
+	int64		last_round_ns;
+
+	/* bytes */
+	int64		dirty;			/* waiting or in flight */
+	int64		peak;
+	int64		skipped;
+	int64		cap;
+	int64		window;
+	double		server_rate;	/* a second; -1: unknown */
+	double		disk_rate;		/* a second; -1: unknown */
+	double		rewritten;		/* fraction; -1: unknown */
+	WritebackCounts counts;
+} WritebackFigures;
+
+typedef struct WritebackShared
+{
+	WritebackFigures figures;
+
+	/* guarded by the lock */
+	LWLock	   *lock;
+	WritebackCounts base;
+	TimestampTz reset_at;
+} WritebackShared;
+
+static WritebackShared *shared = NULL;
+
+PG_FUNCTION_INFO_V1(pgscale_writeback_stats);
+
+static int	writeback_use;		/* PgscaleUse */
 static int	writeback_cap;		/* kB; -1: to be found */
 
-static PgscaleWritebackShare *share = NULL;
+static WritebackFigures *published = NULL;	/* in the worker */
 static PgscaleWriteback controller;
 static PgscaleTimer timer;
 static bool on = false;
@@ -76,20 +139,52 @@ static uint64 counted_unseen;
 static int64 rate_since_ns;
 static uint64 rate_written;
 
-
 static void
 writeback_define_gucs(void)
 {
 	DefineCustomEnumVariable("pgscale.writeback",
 							 "Makes the kernel write continuously, so that little is left for a checkpoint's fsync.",
 							 "\"auto\": except while the kernel saves writes by waiting; \"on\": all the time.",
-							 &pgscale_writeback_use, PGSCALE_USE_OFF, pgscale_use_options,
+							 &writeback_use, PGSCALE_USE_OFF, pgscale_use_options,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("pgscale.writeback_cap",
 							"Maximum that the kernel may still have to write for this cluster.",
 							"-1 is what the disk takes in 0.25 s, as measured, from 8 MB to 256 MB.",
 							&writeback_cap, -1, -1, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_KB, NULL, NULL, NULL);
+}
+
+static void
+writeback_shmem_request(void)
+{
+	RequestAddinShmemSpace(MAXALIGN(sizeof(WritebackShared)));
+	RequestNamedLWLockTranche(LOCK_TRANCHE, 1);
+}
+
+static void
+writeback_shmem_startup(void)
+{
+	bool		found;
+
+	shared = ShmemInitStruct("pgscale writeback", sizeof(WritebackShared), &found);
+	if (!found)
+	{
+		memset(shared, 0, sizeof(*shared));
+		shared->figures.cap = shared->figures.window = -1;
+		shared->figures.server_rate = shared->figures.disk_rate = shared->figures.rewritten = -1;
+		shared->lock = &GetNamedLWLockTranche(LOCK_TRANCHE)->lock;
+		shared->reset_at = GetCurrentTimestamp();
+	}
+}
+
+static void
+writeback_rebase(void)
+{
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	shared->base = shared->figures.counts;
+	shared->reset_at = GetCurrentTimestamp();
+	shared->figures.reset_peak = true;
+	LWLockRelease(shared->lock);
 }
 
 static void
@@ -110,7 +205,7 @@ switch_off(void)
 {
 	pgscale_writeback_watch_stop();
 	pgscale_writeback_files_start();
-	share->dirty = share->skipped = 0;
+	published->dirty = published->skipped = 0;
 	on = false;
 }
 
@@ -123,20 +218,20 @@ pages_bytes(int64 pages)
 static void
 writeback_decided(PgscaleWritebackState state, PgscaleWritebackReason reason, double number)
 {
-	if (share->state != state || share->reason != reason || share->state_change == 0)
+	if (published->state != state || published->reason != reason || published->state_change == 0)
 	{
-		share->state_change = GetCurrentTimestamp();
-		share->decided_ns = pgscale_timer_clock();
+		published->state_change = GetCurrentTimestamp();
+		published->decided_ns = pgscale_timer_clock();
 	}
-	share->reason = reason;
-	share->reason_number = number;
-	share->state = state;
+	published->reason = reason;
+	published->reason_number = number;
+	published->state = state;
 }
 
 static void
 writeback_count(const PgscaleWritebackAsked *asked)
 {
-	PgscaleWritebackCounts *c = &share->counts;
+	WritebackCounts *c = &published->counts;
 
 	c->rounds++;
 	c->written += pgscale_writeback_watch.written - counted_written;
@@ -156,7 +251,7 @@ measure_server_rate(int64 now_ns)
 
 	if (now_ns - rate_since_ns < NS_PER_S)
 		return;
-	share->server_rate = (double) pages_bytes(written - rate_written) * NS_PER_S / (now_ns - rate_since_ns);
+	published->server_rate = (double) pages_bytes(written - rate_written) * NS_PER_S / (now_ns - rate_since_ns);
 	rate_since_ns = now_ns;
 	rate_written = written;
 }
@@ -164,16 +259,16 @@ measure_server_rate(int64 now_ns)
 static void
 writeback_publish(int64 skipped)
 {
-	share->dirty = pages_bytes(pgscale_writeback_watch.waiting + pgscale_writeback_watch.flying);
-	if (share->reset_peak)
-		share->peak = 0;
-	share->reset_peak = false;
-	share->peak = Max(share->peak, share->dirty);
-	share->skipped = pages_bytes(skipped);
-	share->cap = controller.cap;
-	share->window = controller.window;
-	share->disk_rate = controller.disk_rate;
-	share->rewritten = pgscale_writeback_watch_rewritten();
+	published->dirty = pages_bytes(pgscale_writeback_watch.waiting + pgscale_writeback_watch.flying);
+	if (published->reset_peak)
+		published->peak = 0;
+	published->reset_peak = false;
+	published->peak = Max(published->peak, published->dirty);
+	published->skipped = pages_bytes(skipped);
+	published->cap = controller.cap;
+	published->window = controller.window;
+	published->disk_rate = controller.disk_rate;
+	published->rewritten = pgscale_writeback_watch_rewritten();
 }
 
 /* Is there any use in asking?  If not, why? */
@@ -200,7 +295,7 @@ writeback_work(int64 now_ns)
 	bool		busy = pgscale_writeback_watch_round(now_ns, Max(timer.period_ns, WORK_PERIOD_NS));
 	PgscaleWritebackAsked asked;
 	PgscaleWritebackEvidence e;
-	const double redirty_limit = pgscale_writeback_use == PGSCALE_USE_AUTO ? REDIRTY_LIMIT : 1;
+	const double redirty_limit = writeback_use == PGSCALE_USE_AUTO ? REDIRTY_LIMIT : 1;
 	int64		found;
 	int64		skipped;
 	int64		ask;
@@ -209,7 +304,7 @@ writeback_work(int64 now_ns)
 	pgscale_writeback_ask_look(&asked, now_ns);
 	found += asked.found;
 	files_found += found;
-	share->counts.found += found;
+	published->counts.found += found;
 	skipped = pgscale_writeback_ask_skipped(redirty_limit, now_ns);
 
 	e.possible = writeback_is_possible(&e.obstacle);
@@ -229,7 +324,7 @@ writeback_work(int64 now_ns)
 		int64		since = pgscale_timer_clock();
 
 		pgscale_writeback_ask(&asked, (ask + BLCKSZ - 1) / BLCKSZ, redirty_limit, now_ns);
-		share->counts.ask_ns += pgscale_timer_clock() - since;
+		published->counts.ask_ns += pgscale_timer_clock() - since;
 	}
 
 	writeback_decided(controller.state, controller.reason, controller.number);
@@ -249,7 +344,7 @@ writeback_round(void)
 
 	(void) pgscale_worker_interrupts();
 
-	if (pgscale_writeback_use == PGSCALE_USE_OFF)
+	if (writeback_use == PGSCALE_USE_OFF)
 	{
 		if (on)
 			switch_off();
@@ -262,14 +357,14 @@ writeback_round(void)
 		period = writeback_work(now) ? WORK_PERIOD_NS : IDLE_PERIOD_NS;
 	if (timer.period_ns != period)
 		pgscale_timer_set(&timer, period);
-	share->last_round_ns = pgscale_timer_clock();
-	share->counts.cpu_ns = pgscale_timer_cpu_time() + cpu_base;
+	published->last_round_ns = pgscale_timer_clock();
+	published->counts.cpu_ns = pgscale_timer_cpu_time() + cpu_base;
 }
 
 static void
 writeback_failed(void)
 {
-	share->counts.errors++;
+	published->counts.errors++;
 	if (on)
 		switch_off();
 	writeback_decided(PGSCALE_WRITEBACK_STANDING_DOWN, PGSCALE_WRITEBACK_FAILED, 0);
@@ -278,27 +373,135 @@ writeback_failed(void)
 static void
 writeback_detach(int code, Datum arg)
 {
-	share->pid = 0;
+	published->pid = 0;
 }
 
 static void
 writeback_main(int number)
 {
-	share = pgscale_writeback_share();
+	published = &shared->figures;
 	pgscale_worker_start("PgscaleWritebackMain");
 
-	cpu_base = share->counts.cpu_ns - pgscale_timer_cpu_time();
+	cpu_base = published->counts.cpu_ns - pgscale_timer_cpu_time();
 	before_shmem_exit(writeback_detach, (Datum) 0);
-	share->starts++;
-	share->pid = MyProcPid;
+	published->starts++;
+	published->pid = MyProcPid;
 
 	/* The first round decides what the next one waits for. */
 	pgscale_timer_set(&timer, NS_PER_MS);
 	pgscale_worker_rounds(writeback_round, writeback_failed);
 }
 
+/*
+ * The view
+ */
+
+static const char *const states[] = {
+	[PGSCALE_WRITEBACK_OFF] = "off",
+	[PGSCALE_WRITEBACK_WATCHING] = "watching",
+	[PGSCALE_WRITEBACK_CAPPING] = "capping",
+	[PGSCALE_WRITEBACK_STANDING_DOWN] = "standing down"
+};
+
+/* -1: unknown */
+static void
+add_bytes(PgscaleRow *row, int64 bytes)
+{
+	pgscale_row_put(row, Int64GetDatum(bytes), bytes < 0);
+}
+
+static void
+add_float(PgscaleRow *row, double number)
+{
+	pgscale_row_put(row, Float8GetDatum(number), number < 0);
+}
+
+/* The worker's figures, all NULL without a worker. */
+static void
+add_ours(PgscaleRow *row, bool preloaded)
+{
+	WritebackFigures s = {0};
+	WritebackCounts base = {0};
+	TimestampTz reset_at = 0;
+	bool		on;
+
+	if (preloaded)
+	{
+		LWLockAcquire(shared->lock, LW_SHARED);
+		base = shared->base;
+		reset_at = shared->reset_at;
+		LWLockRelease(shared->lock);
+		s = shared->figures;	/* after it: counts only grow */
+
+		/*
+		 * One that was ended, and is not wanted any more, did not put that
+		 * down.
+		 */
+		if (s.pid == 0 && writeback_use == PGSCALE_USE_OFF)
+		{
+			s.state = PGSCALE_WRITEBACK_OFF;
+			s.reason = PGSCALE_WRITEBACK_IS_OFF;
+		}
+	}
+	on = preloaded && s.state != PGSCALE_WRITEBACK_OFF;
+
+	pgscale_row_put(row, CStringGetTextDatum(states[s.state]), !preloaded);
+	pgscale_row_put(row, CStringGetTextDatum(pgscale_writeback_reason(s.reason, s.reason_number)), !preloaded);
+	pgscale_row_put(row, TimestampTzGetDatum(s.state_change), s.state_change == 0);
+	add_bytes(row, on ? s.dirty : -1);
+	add_bytes(row, on ? s.cap : -1);
+	add_bytes(row, !preloaded ? -1 : s.reset_peak ? s.dirty : s.peak);
+	add_bytes(row, on ? s.skipped : -1);
+	add_float(row, on ? s.rewritten : -1);
+	add_bytes(row, on ? (int64) s.server_rate : -1);
+	add_bytes(row, on ? (int64) s.disk_rate : -1);
+	add_bytes(row, on ? s.window : -1);
+
+#define COUNT(field) ((int64) (s.counts.field - base.field))
+	pgscale_row_put(row, Int64GetDatum(COUNT(written) * BLCKSZ), !preloaded);
+	pgscale_row_put(row, Int64GetDatum(COUNT(found) * BLCKSZ), !preloaded);
+	pgscale_row_put(row, Int64GetDatum(COUNT(unseen) * BLCKSZ), !preloaded);
+	pgscale_row_put(row, Int64GetDatum(COUNT(requests)), !preloaded);
+	pgscale_row_put(row, Int64GetDatum(COUNT(asked) * BLCKSZ), !preloaded);
+	pgscale_row_put(row, Int64GetDatum(COUNT(taken) * BLCKSZ), !preloaded);
+	pgscale_row_put(row, Float8GetDatum(COUNT(ask_ns) / 1e6), !preloaded);
+	pgscale_row_put(row, Int64GetDatum(COUNT(backed_off)), !preloaded);
+	pgscale_row_put(row, Int64GetDatum(COUNT(rounds)), !preloaded);
+	pgscale_row_put(row, Int64GetDatum(COUNT(errors)), !preloaded);
+	pgscale_row_put(row, Float8GetDatum(COUNT(cpu_ns) / 1e6), !preloaded);
+#undef COUNT
+	pgscale_row_put(row, TimestampTzGetDatum(reset_at), reset_at == 0);
+}
+
+/* pgscale_internal.writeback_stats(): without preload, only the kernel's figures. */
+Datum
+pgscale_writeback_stats(PG_FUNCTION_ARGS)
+{
+	PgscaleKernelMemory memory;
+	TupleDesc	desc;
+	PgscaleRow	row = {0};
+
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+
+	add_ours(&row, pgscale_preload_done());
+	pgscale_kernel_memory(&memory);
+	add_bytes(&row, memory.dirty);
+	add_bytes(&row, memory.writeback);
+	add_bytes(&row, memory.background_threshold);
+	add_bytes(&row, memory.threshold);
+	add_float(&row, pgscale_kernel_io_pressure_fraction());
+
+	Assert(row.n == desc->natts);
+	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), row.values, row.nulls));
+}
+
+/*
+ * Health
+ */
+
 static PgscaleHealthState
-writeback_state_of(const PgscaleWritebackShare *s)
+writeback_state_of(const WritebackFigures *s)
 {
 	switch (s->reason)
 	{
@@ -341,7 +544,7 @@ static const PgscaleClaim rewrites_claims[] = {
 };
 
 static const PgscaleClaim *
-claims_of(const PgscaleHealth *health, const PgscaleWritebackShare *s)
+claims_of(const PgscaleHealth *health, const WritebackFigures *s)
 {
 	if (s->reason == PGSCALE_WRITEBACK_REWRITES)
 		return rewrites_claims;
@@ -354,14 +557,14 @@ claims_of(const PgscaleHealth *health, const PgscaleWritebackShare *s)
 static void
 writeback_health(PgscaleHealth *health)
 {
-	const PgscaleWritebackShare *s;
+	const WritebackFigures *s;
 
 	if (!pgscale_health_preloaded(health, "pgscale.writeback", false))
 		return;
 
 	/* The worker may know of a reload before this backend does. */
-	s = pgscale_writeback_share();
-	if (s->pid != 0 ? s->state == PGSCALE_WRITEBACK_OFF : pgscale_writeback_use == PGSCALE_USE_OFF)
+	s = &shared->figures;
+	if (s->pid != 0 ? s->state == PGSCALE_WRITEBACK_OFF : writeback_use == PGSCALE_USE_OFF)
 	{
 		health->state = PGSCALE_HEALTH_OFF;
 		health->reason = pgscale_writeback_reason(PGSCALE_WRITEBACK_IS_OFF, 0);
@@ -385,7 +588,7 @@ writeback_health(PgscaleHealth *health)
 static bool
 writeback_wanted(void)
 {
-	return pgscale_writeback_use != PGSCALE_USE_OFF;
+	return writeback_use != PGSCALE_USE_OFF;
 }
 
 static const PgscaleWorker writeback_worker = {
@@ -397,9 +600,9 @@ static const PgscaleWorker writeback_worker = {
 const PgscaleModule pgscale_writeback_module = {
 	.name = "writeback",
 	.define_gucs = writeback_define_gucs,
-	.shmem_request = pgscale_writeback_share_request,
-	.shmem_startup = pgscale_writeback_share_startup,
+	.shmem_request = writeback_shmem_request,
+	.shmem_startup = writeback_shmem_startup,
 	.worker = &writeback_worker,
-	.reset = pgscale_writeback_rebase,
+	.reset = writeback_rebase,
 	.health = writeback_health,
 };

@@ -57,7 +57,7 @@
 /* The rate is measured over so much time in which something was in flight. */
 #define RATE_NS			(NS_PER_S / 2)
 
-/* Having stood down, come back below this share of the limit, not before. */
+/* Having stood down, come back below this fraction of the limit, not before. */
 #define COME_BACK		0.75
 #define REST_NS			(10 * NS_PER_S)
 

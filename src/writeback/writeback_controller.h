@@ -34,7 +34,7 @@ typedef enum PgscaleWritebackReason
 	PGSCALE_WRITEBACK_KEEPING,
 	PGSCALE_WRITEBACK_BEHIND,	/* bytes a second that the disk takes */
 	PGSCALE_WRITEBACK_SLOW_READS,	/* ms a read, usually */
-	PGSCALE_WRITEBACK_REWRITES	/* share of the writes */
+	PGSCALE_WRITEBACK_REWRITES	/* fraction of the writes */
 } PgscaleWritebackReason;
 
 /* What is known in a round; -1 is unknown. */
@@ -51,7 +51,7 @@ typedef struct PgscaleWritebackEvidence
 								 * disk? */
 	int64		landed;			/* bytes that did since the last round */
 	double		landing_ms;		/* and how long that took, mean */
-	double		rewritten;		/* share of the writes that hit a page again */
+	double		rewritten;		/* fraction of the writes that hit a page again */
 	double		read_ms;		/* how long a read took, once a second */
 } PgscaleWritebackEvidence;
 

@@ -46,18 +46,17 @@
 #include "catalog/pg_tablespace_d.h"
 #include "commands/tablespace.h"
 #include "common/pg_prng.h"
-#include "funcapi.h"
 #include "common/file_utils.h"
 #include "miscadmin.h"
 #include "storage/fd.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
-#include "utils/tuplestore.h"
 
 #include "base/kernel.h"
 #include "base/pg_compat.h"
 #include "base/relation_files.h"
+#include "base/row_builder.h"
 #include "base/three_digits.h"
 #include "base/timer.h"
 #include "base/units.h"
@@ -615,32 +614,27 @@ static void
 put_tablespace(ReturnSetInfo *rsinfo, Oid tablespace)
 {
 	const char *name = get_tablespace_name(tablespace);
-	Datum		values[9];
-	bool		nulls[9] = {0};
+	PgscaleRow	row = {0};
 	PgscaleRelocationProbe probe;
-	bool		known;
+	bool		unknown;
 	char		folder[MAXPGPATH];
 	char		device[MAXPGPATH];
 
 	/* it was dropped while others were measured */
 	if (!name)
 		return;
-	known = pgscale_relocation_probe_tablespace(tablespace, &probe);
+	unknown = !pgscale_relocation_probe_tablespace(tablespace, &probe);
 	pgscale_relation_files_folder(folder, tablespace);
-	values[0] = DirectFunctionCall1(namein, CStringGetDatum(name));
-	values[1] = Int32GetDatum(probe.reads);
-	values[2] = Float8GetDatum(pgscale_three_digits(probe.read_ms));
-	values[3] = Float8GetDatum(pgscale_three_digits(probe.max_ms));
-	values[4] = Float8GetDatum(pgscale_three_digits(probe.spread));
-	values[5] = Int64GetDatum((int64) probe.sequential_bytes_per_s);
-	nulls[2] = nulls[3] = nulls[4] = !known;
-	nulls[5] = probe.sequential_bytes_per_s == 0;
-	values[6] = Float8GetDatum(pgscale_three_digits(probe.random_page_cost));
-	nulls[6] = probe.random_page_cost == 0;
-	nulls[7] = !pgscale_kernel_device(folder, device, sizeof(device));
-	values[7] = nulls[7] ? (Datum) 0 : CStringGetTextDatum(device);
-	values[8] = CStringGetTextDatum(probe.reason);
-	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	pgscale_row_put(&row, DirectFunctionCall1(namein, CStringGetDatum(name)), false);
+	pgscale_row_put(&row, Int32GetDatum(probe.reads), false);
+	pgscale_row_put(&row, Float8GetDatum(pgscale_three_digits(probe.read_ms)), unknown);
+	pgscale_row_put(&row, Float8GetDatum(pgscale_three_digits(probe.max_ms)), unknown);
+	pgscale_row_put(&row, Float8GetDatum(pgscale_three_digits(probe.spread)), unknown);
+	pgscale_row_put(&row, Int64GetDatum((int64) probe.sequential_bytes_per_s), probe.sequential_bytes_per_s == 0);
+	pgscale_row_put(&row, Float8GetDatum(pgscale_three_digits(probe.random_page_cost)), probe.random_page_cost == 0);
+	pgscale_row_text(&row, pgscale_kernel_device(folder, device, sizeof(device)) ? device : NULL);
+	pgscale_row_text(&row, probe.reason);
+	pgscale_row_end(&row, rsinfo);
 }
 
 /* All that a relation of a database may lie in. */
