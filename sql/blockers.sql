@@ -4,7 +4,7 @@ CREATE EXTENSION pgscale;
 
 -- nobody waits
 SELECT * FROM pgscale.blockers;
-SELECT count(*) FROM pgscale.blockers();
+SELECT count(*) FROM pgscale.blockers;
 SELECT count(*) FROM pgscale_internal.lock_waits();
 
 -- locks that nobody waits for; in a block, in a subtransaction, after an error
@@ -23,7 +23,7 @@ COMMIT;
 CREATE ROLE regress_blockers;
 SET ROLE regress_blockers;
 SELECT * FROM pgscale.blockers;
-SELECT * FROM pgscale.blockers();
+SELECT * FROM pgscale_internal.blockers();
 SELECT * FROM pgscale_internal.lock_waits();
 RESET ROLE;
 GRANT pg_monitor TO regress_blockers;

@@ -26,8 +26,11 @@ SELECT c.relname, string_agg(a.attname || ' ' || format_type(a.atttypid, a.attty
  GROUP BY 1 ORDER BY 1;
 \a
 
-\echo -- a view has the columns of the function of its name, besides what it adds or filters by, and what it leaves to the function so
--- that a row is not too long; and names beside OIDs
+\echo '-- a name is a view or a function, not both'
+SELECT relname FROM pg_class WHERE relnamespace = 'pgscale'::regnamespace AND relname IN (SELECT proname FROM pg_proc WHERE pronamespace = 'pgscale'::regnamespace);
+
+\echo -- a view has the columns of the function of its name, besides what it adds or filters by; and names beside OIDs
+--
 WITH columns (name, kind, attname) AS (
     SELECT c.relname, 'view', a.attname::text
       FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
@@ -71,7 +74,7 @@ SET IntervalStyle = iso_8601;
 SET ROLE pg_monitor;
 SELECT 'before' AS which, h.* FROM (TABLE public.health EXCEPT TABLE pgscale.health) h
 UNION ALL SELECT 'with odd settings', h.* FROM (TABLE pgscale.health EXCEPT TABLE public.health) h;
-SELECT * FROM pgscale.query_waits();
+SELECT * FROM pgscale.query_waits;
 RESET ROLE;
 RESET ALL;
 DO $$

@@ -158,7 +158,7 @@ SELECT pg_reload_conf();
 SELECT wait_until('period_ms IS NULL FROM pgscale.sampler_stats');
 SELECT evictions FROM pgscale.sampler_stats;
 SELECT * FROM (SELECT backend_type, event_type, event, round(sum(wait_ms)::numeric, 6) AS wait_ms
-                 FROM pgscale.wait_profile() WHERE NOT idle GROUP BY 1, 2, 3) p
+                 FROM pgscale_internal.wait_profile() WHERE NOT idle GROUP BY 1, 2, 3) p
   FULL JOIN (SELECT backend_type, event_type, event, round(wait_ms::numeric, 6) AS wait_ms
                FROM pgscale_internal.wait_totals() WHERE wait_ms > 0) t USING (backend_type, event_type, event)
  WHERE p.wait_ms IS DISTINCT FROM t.wait_ms;

@@ -40,7 +40,7 @@ SELECT relation, fork, blocks(size_bytes) AS size, blocks(buffers_bytes) AS in_b
   FROM unnest('{one, one_x, unlogged, matview, seq, temp}'::regclass[]) r, pgscale.relation_os_cache(r) WHERE fork <> 'vm' ORDER BY 1, 2;
 SELECT count(pgscale.os_cache_evict(r)) AS evicted, count(dirty_blocks(r)) AS flushed
   FROM unnest('{t, matview, seq, pg_class, pg_database}'::regclass[]) r;
-SELECT relation, buffers_bytes > 0 AS in_buffers FROM pgscale.relation_os_cache
+SELECT relation, buffers_bytes > 0 AS in_buffers FROM pgscale.relation_os_cache()
  WHERE relation IN ('pg_class'::regclass, 'pg_proc'::regclass, 'pg_database'::regclass) AND fork = 'main' ORDER BY relation;
 
 -- in another tablespace
@@ -50,21 +50,20 @@ CREATE TABLE away TABLESPACE pgscale_elsewhere AS SELECT generate_series(1, 1000
 CREATE INDEX away_x ON away (x);
 SELECT dirty_blocks('away') > 0 AS flushed;
 SELECT relation, size_bytes = pg_relation_size(relation) AS size, os_cache_bytes > 0 AS kernel
-  FROM pgscale.relation_os_cache WHERE relation IN ('away'::regclass, 'away_x'::regclass) AND fork = 'main' ORDER BY relation;
+  FROM pgscale.relation_os_cache() WHERE relation IN ('away'::regclass, 'away_x'::regclass) AND fork = 'main' ORDER BY relation;
 DROP TABLE away;
 DROP TABLESPACE pgscale_elsewhere;
 
--- an empty relation has a row, which the view leaves out; without a name, or with NULL, all of them
+-- an empty relation has a row if it is asked for by name; without a name, or with NULL, all that are not empty
 CREATE TABLE empty ();
 SELECT * FROM pgscale.relation_os_cache('empty');
-SELECT count(*) FROM pgscale.relation_os_cache WHERE relation = 'empty'::regclass;
 SELECT (SELECT count(*) FROM pgscale.relation_os_cache() WHERE relation = 'empty'::regclass) AS without_name,
        (SELECT count(*) FROM pgscale.relation_os_cache(NULL) WHERE relation = 'empty'::regclass) AS with_null,
-       (SELECT count(*) FROM pgscale.relation_os_cache WHERE relation IN ('temp'::regclass, 't'::regclass, 'pg_database'::regclass)) > 4 AS view,
-       (SELECT count(DISTINCT relation) FROM pgscale.relation_os_cache()) =
+       (SELECT count(*) FROM pgscale.relation_os_cache() WHERE relation IN ('temp'::regclass, 't'::regclass, 'pg_database'::regclass)) > 4 AS some,
+       (SELECT count(DISTINCT relation) FROM pgscale_internal.relation_os_cache(NULL)) =
        (SELECT count(*) FROM pg_class WHERE pg_relation_filenode(oid) IS NOT NULL) AS complete;
 SELECT bool_and(os_cache_bytes <= before) AS sorted
-  FROM (SELECT os_cache_bytes, lag(os_cache_bytes) OVER () AS before FROM pgscale.relation_os_cache) c;
+  FROM (SELECT os_cache_bytes, lag(os_cache_bytes) OVER () AS before FROM pgscale.relation_os_cache()) c;
 SELECT pgscale.os_cache_flush(NULL), pgscale.os_cache_flush('t', NULL), pgscale.os_cache_evict(NULL);
 
 -- what has no storage

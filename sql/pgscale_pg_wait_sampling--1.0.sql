@@ -52,21 +52,21 @@ RETURNS SETOF record LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 BEGIN ATOMIC
     SELECT 0, nullif(event_type, 'CPU'), CASE event_type WHEN 'CPU' THEN NULL ELSE event END, coalesce(queryid, 0),
            sum(samples)::bigint
-      FROM pgscale.wait_profile() GROUP BY 2, 3, 4;
+      FROM pgscale_internal.wait_profile() GROUP BY 2, 3, 4;
 END;
 CREATE FUNCTION :"schema".pg_wait_sampling_get_history(
     OUT pid integer, OUT ts timestamptz, OUT event_type text, OUT event text, OUT queryid bigint)
 RETURNS SETOF record LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 BEGIN ATOMIC
     SELECT pid, sampled_at, nullif(event_type, 'CPU'), CASE event_type WHEN 'CPU' THEN NULL ELSE event END, coalesce(queryid, 0)
-      FROM pgscale.wait_history();
+      FROM pgscale_internal.wait_history();
 END;
 CREATE FUNCTION :"schema".pg_wait_sampling_get_current(
     pid integer, OUT pid integer, OUT event_type text, OUT event text, OUT queryid bigint)
 RETURNS SETOF record LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 BEGIN ATOMIC
     SELECT w.pid, nullif(w.event_type, 'CPU'), CASE w.event_type WHEN 'CPU' THEN NULL ELSE w.event END, coalesce(w.queryid, 0)
-      FROM pgscale.wait_current($1) w;
+      FROM pgscale_internal.wait_current() w WHERE $1 IS NULL OR w.pid = $1;
 END;
 CREATE FUNCTION :"schema".pg_wait_sampling_reset_profile() RETURNS void LANGUAGE sql VOLATILE PARALLEL UNSAFE
 BEGIN ATOMIC
@@ -75,15 +75,15 @@ END;
 CREATE VIEW :"schema".pg_wait_sampling_profile AS
     SELECT 0 AS pid, nullif(event_type, 'CPU') AS event_type, CASE event_type WHEN 'CPU' THEN NULL ELSE event END AS event,
            coalesce(queryid, 0) AS queryid, sum(samples)::bigint AS count
-      FROM pgscale.wait_profile() GROUP BY 2, 3, 4;
+      FROM pgscale_internal.wait_profile() GROUP BY 2, 3, 4;
 CREATE VIEW :"schema".pg_wait_sampling_history AS
     SELECT pid, sampled_at AS ts, nullif(event_type, 'CPU') AS event_type, CASE event_type WHEN 'CPU' THEN NULL ELSE event END AS event,
            coalesce(queryid, 0) AS queryid
-      FROM pgscale.wait_history();
+      FROM pgscale_internal.wait_history();
 CREATE VIEW :"schema".pg_wait_sampling_current AS
     SELECT pid, nullif(event_type, 'CPU') AS event_type, CASE event_type WHEN 'CPU' THEN NULL ELSE event END AS event,
            coalesce(queryid, 0) AS queryid
-      FROM pgscale.wait_current(NULL::integer);
+      FROM pgscale_internal.wait_current();
 
 REVOKE ALL ON FUNCTION :"schema".pg_wait_sampling_get_profile(), :"schema".pg_wait_sampling_get_history(),
     :"schema".pg_wait_sampling_get_current(integer), :"schema".pg_wait_sampling_reset_profile() FROM PUBLIC;

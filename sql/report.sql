@@ -281,9 +281,9 @@ BEGIN;
 CREATE OR REPLACE FUNCTION pgscale_internal.tuning_since(duration interval DEFAULT '10 minutes') RETURNS timestamptz LANGUAGE sql AS $$ SELECT current_setting('report.since')::timestamptz $$;
 SELECT minute('2020-06-01 11:00', 300, 1, '[{"q":6,"t":"Lock","e":"extend","ms":300000}, {"q":6,"t":"Lock","e":"relation","ms":300000}, {"q":6,"t":"IO","e":"WalSync","ms":300000}]');
 SET LOCAL report.since = '2020-06-01 10:00';
-SELECT lower(event) AS event, left(now_possible, 40) AS now_possible FROM pgscale.contention WHERE event_type = 'Lock' OR lower(event) = 'walsync' ORDER BY 1;
+SELECT lower(event) AS event, left(now_possible, 40) AS now_possible FROM pgscale.contention() WHERE event_type = 'Lock' OR lower(event) = 'walsync' ORDER BY 1;
 SET LOCAL report.since = '2020-06-01 10:07:30';
-SELECT event, usual_fraction, left(now_possible, 40) AS now_possible FROM pgscale.contention WHERE event = 'tuple';
+SELECT event, usual_fraction, left(now_possible, 40) AS now_possible FROM pgscale.contention() WHERE event = 'tuple';
 ROLLBACK;
 \echo '-- the averages of a chart are those of the table beside it, also where the period has a part of its first bucket and of its last, or is not known in part'
 SELECT since, until, c.event_type, c.sessions AS chart, round(w.active_sessions::numeric, 1) AS "table", abs(c.sessions - w.active_sessions) <= 0.0501 AS the_same
@@ -313,7 +313,7 @@ BEGIN
                                               ELSE format('NULL::%s', t::regtype) END, ', ' ORDER BY n)
                          FROM unnest(p.proallargtypes, p.proargmodes, p.proargnames) WITH ORDINALITY a (t, mode, name, n) WHERE mode = 'o') AS answer
                  FROM pg_proc p WHERE p.pronamespace IN ('pgscale'::regnamespace, 'pgscale_internal'::regnamespace)
-                  AND p.proname IN ('blockers', 'connections', 'connections_by_application', 'scalability', 'clock_sweep', 'buffer_usage_sample', 'writeback_stats', 'sweeper_stats', 'node_identity', 'tuning_journal') LOOP
+                  AND p.proname IN ('blockers', 'connections', 'connections_by_application', 'scalability', 'clock_sweep', 'buffer_usage_sample', 'writeback_stats', 'sweeper_stats', 'node_identity', 'tuning_journal', 'wal_efficiency') LOOP
         EXECUTE format('CREATE OR REPLACE FUNCTION %s.%I(%s) RETURNS %s LANGUAGE sql AS $f$SELECT %s$f$', one.schema, one.proname, one.arguments, one.result, one.answer);
     END LOOP;
     FOR one IN SELECT c.relname, string_agg(CASE WHEN a.atttypid = 'timestamptz'::regtype THEN format('timestamptz %L + interval ''%s s''', '2020-05-01', a.attnum)
@@ -322,8 +322,8 @@ BEGIN
                                                  WHEN a.atttypid = 'double precision'::regtype THEN format('%s::float8', a.attnum / 100.0)
                                                  ELSE format('NULL::%s', a.atttypid::regtype) END || ' AS ' || quote_ident(a.attname), ', ' ORDER BY a.attnum) AS answer
                  FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
-                WHERE c.relnamespace = 'pgscale'::regnamespace AND c.relname IN ('advice', 'relocation_jobs', 'wal_efficiency') GROUP BY 1 LOOP
-        EXECUTE format('CREATE OR REPLACE VIEW pgscale.%I AS SELECT %s FROM generate_series(1, %s)', one.relname, one.answer, CASE one.relname WHEN 'wal_efficiency' THEN 1 ELSE 22 END);
+                WHERE c.relnamespace = 'pgscale'::regnamespace AND c.relname IN ('advice', 'relocation_jobs') GROUP BY 1 LOOP
+        EXECUTE format('CREATE OR REPLACE VIEW pgscale.%I AS SELECT %s FROM generate_series(1, 22)', one.relname, one.answer);
     END LOOP;
 END
 $do$;

@@ -21,7 +21,7 @@ END $$;
 ALTER SYSTEM SET pgscale.sampler_history_period = '1ms';
 SELECT pg_reload_conf();
 SELECT wait_until($$ count(*) > 3 FROM (SELECT sampled_at - lag(sampled_at) OVER (ORDER BY sampled_at) AS since
-    FROM (SELECT DISTINCT sampled_at FROM pgscale.wait_history()) s) l WHERE since < '0.1 s' $$);
+    FROM (SELECT DISTINCT sampled_at FROM pgscale_internal.wait_history()) s) l WHERE since < '0.1 s' $$);
 
 -- a reset empties all, and sampling goes on
 SELECT pgscale.reset('sampler');
@@ -47,7 +47,7 @@ SELECT wait_until($$ EXISTS (SELECT FROM pgscale.wait_profile WHERE event = 'PgS
 SELECT DISTINCT backend_type, event_type, event,
        datid = (SELECT oid FROM pg_database WHERE datname = current_database()) AS this_database,
        userid = current_user::regrole AS this_role
-  FROM pgscale.wait_profile() WHERE event = 'PgSleep' AND wait_ms >= 200 AND queryid IS NOT NULL;
+  FROM pgscale_internal.wait_profile() WHERE event = 'PgSleep' AND wait_ms >= 200 AND queryid IS NOT NULL;
 SELECT count(*) > 0 AS sampled, bool_and(pid = pg_backend_pid()) AS by_pid, bool_and(state = 'active') AS active,
        bool_and(sampled_at BETWEEN now() - interval '1 hour' AND now()) AS lately
   FROM pgscale.wait_history WHERE event = 'PgSleep';
@@ -55,7 +55,7 @@ SELECT round(sum(fraction)::numeric, 3) AS fractions FROM pgscale.wait_profile;
 SELECT wait_until($$ sum(active_sessions) > 0 FROM pgscale.activity(bucket => '1 second') WHERE event_type = 'Timeout' $$);
 
 -- a running statement that waits for nothing is on CPU
-SELECT event_type, event, state, backend_type FROM pgscale.wait_current(pg_backend_pid());
+SELECT event_type, event, state, backend_type FROM pgscale.wait_current WHERE pid = pg_backend_pid();
 SELECT c.datname = a.datname AS datname, c.usename = a.usename AS usename, c.datid = a.datid AS datid, c.userid = a.usesysid AS userid,
        c.queryid = a.query_id AS queryid, c.leader_pid IS NULL AS no_leader
   FROM pgscale.wait_current c JOIN pg_stat_activity a USING (pid) WHERE pid = pg_backend_pid();
@@ -63,7 +63,7 @@ SELECT count(*) FROM generate_series(1, 3000000);
 SELECT wait_until($$ EXISTS (SELECT FROM pgscale.wait_profile WHERE event_type = 'CPU' AND backend_type = 'client backend' AND queryid IS NOT NULL) $$);
 
 -- idle waits are counted always, and shown by the function
-SELECT wait_until($$ EXISTS (SELECT FROM pgscale.wait_profile() WHERE idle AND event_type = 'Activity') $$);
+SELECT wait_until($$ EXISTS (SELECT FROM pgscale_internal.wait_profile() WHERE idle AND event_type = 'Activity') $$);
 SELECT count(*) FROM pgscale.wait_profile WHERE event_type = 'Activity';
 SELECT count(*) FROM pgscale.wait_history WHERE event_type = 'Activity';
 
@@ -74,7 +74,7 @@ SELECT pg_reload_conf();
 SELECT wait_until('period_ms IS NULL FROM pgscale.sampler_stats');
 SELECT sum(p.samples) = s.samples AS samples, round((sum(p.wait_ms) - s.wait_ms)::numeric, 6) AS ms_beside,
        count(*) <= s.entries AS entries
-  FROM pgscale.wait_profile() p, pgscale_internal.sampler_stats() s GROUP BY s.samples, s.wait_ms, s.entries;
+  FROM pgscale_internal.wait_profile() p, pgscale_internal.sampler_stats() s GROUP BY s.samples, s.wait_ms, s.entries;
 SELECT count(*) > 0 AS some, bool_and(p.stats_reset = s.stats_reset) AS since FROM pgscale.wait_profile p, pgscale.sampler_stats s;
 
 -- ticks are a period apart, those that were missed included, and stand for all of the time
@@ -112,16 +112,16 @@ SELECT string_agg(concat_ws(' ', n, pgscale_internal.three_digits(n)), ', ' ORDE
 SELECT abs(a.ms - p.ms) < 1 AS activity, p.ms > 300 AS waited,
        abs(s.active_ms - p.active) < 0.01 AS active, abs(s.idle_in_transaction_ms - (p.ms - p.active)) < 0.01 AS idle
   FROM (SELECT sum(active_sessions * covered_fraction) * 36500 * 86400e3 AS ms FROM pgscale.activity(now() - interval '12 h', NULL, '36500 d')) a,
-       (SELECT sum(wait_ms) AS ms, sum(wait_ms) FILTER (WHERE event <> 'IdleInTransaction') AS active FROM pgscale.wait_profile()
+       (SELECT sum(wait_ms) AS ms, sum(wait_ms) FILTER (WHERE event <> 'IdleInTransaction') AS active FROM pgscale_internal.wait_profile()
          WHERE NOT idle AND backend_type IN ('client backend', 'parallel worker')) p, pgscale_internal.sampler_stats() s;
 SELECT count(*) AS other_totals
-  FROM (SELECT backend_type, event_type, event, sum(wait_ms) AS ms FROM pgscale.wait_profile() WHERE NOT idle GROUP BY 1, 2, 3) p
+  FROM (SELECT backend_type, event_type, event, sum(wait_ms) AS ms FROM pgscale_internal.wait_profile() WHERE NOT idle GROUP BY 1, 2, 3) p
   FULL JOIN pgscale_internal.wait_totals() t USING (backend_type, event_type, event) WHERE abs(coalesce(ms, 0) - coalesce(wait_ms, 0)) > 0.001;
 SELECT count(*) AS rows, bool_and(t.stats_reset BETWEEN s.stats_reset AND s.stats_reset + interval '10 s') AS reset
   FROM pgscale_internal.wait_totals() t, pgscale.sampler_stats s WHERE event = 'PgSleep';
 -- it answers a reset also while it is switched off
 SELECT pgscale.reset('sampler');
-SELECT count(*) FROM pgscale.wait_profile();
+SELECT count(*) FROM pgscale_internal.wait_profile();
 SELECT count(*) FROM pgscale.wait_history;
 SELECT count(*) FROM pgscale.activity('-infinity');
 SELECT ticks, missed_ticks, lateness_p50_us, samples, wait_ms, entries FROM pgscale.sampler_stats;
@@ -137,12 +137,12 @@ SELECT wait_until($$ state = 'working' FROM pgscale.health WHERE feature = 'samp
 SELECT feature, state, reason, action FROM pgscale.health WHERE feature IN ('sampler', 'query_waits') ORDER BY 1;
 
 -- a history of a period
-SELECT wait_until($$ count(*) > 0 FROM pgscale.wait_history(now() - interval '1 hour') $$);
+SELECT wait_until($$ count(*) > 0 FROM pgscale_internal.wait_history(now() - interval '1 hour') $$);
 SELECT count(*) > 0 AS some, count(*) = count(*) FILTER (WHERE sampled_at >= now() - interval '1 hour') AS of_the_hour,
-       (SELECT count(*) FROM pgscale.wait_history('-infinity', now() - interval '1 day')) AS before,
-       (SELECT count(*) FROM pgscale.wait_history(now() + interval '1 day')) AS after,
-       (SELECT count(*) FROM pgscale.wait_history('infinity', 'infinity')) + (SELECT count(*) FROM pgscale.wait_history(NULL, '-infinity')) AS none
-  FROM pgscale.wait_history(now() - interval '1 hour');
+       (SELECT count(*) FROM pgscale_internal.wait_history('-infinity', now() - interval '1 day')) AS before,
+       (SELECT count(*) FROM pgscale_internal.wait_history(now() + interval '1 day')) AS after,
+       (SELECT count(*) FROM pgscale_internal.wait_history('infinity', 'infinity')) + (SELECT count(*) FROM pgscale_internal.wait_history(NULL, '-infinity')) AS none
+  FROM pgscale_internal.wait_history(now() - interval '1 hour');
 ALTER SYSTEM RESET pgscale.sampler_history_period;
 SELECT pg_reload_conf();
 \c -
@@ -159,11 +159,9 @@ ALTER SYSTEM SET pgscale.sampler_history_size = -1;
 ALTER SYSTEM SET pgscale.sampler_history_period = 0;
 ALTER SYSTEM SET pgscale.sampler_history_period = '61s';
 SET pgscale.sampler_period = 5;
-SELECT * FROM pgscale.wait_history('infinity', '-infinity');
-SELECT * FROM pgscale.wait_current(0);
+SELECT * FROM pgscale_internal.wait_history('infinity', '-infinity');
 \set VERBOSITY terse
-SELECT * FROM pgscale.wait_history(now(), now() - interval '1 s');
-SELECT * FROM pgscale.wait_current(-1);
+SELECT * FROM pgscale_internal.wait_history(now(), now() - interval '1 s');
 SELECT * FROM pgscale.query_waits;
 \set VERBOSITY default
 SELECT count(*) FROM pg_settings WHERE name LIKE 'pgscale.%' AND (source <> 'default' OR pending_restart);

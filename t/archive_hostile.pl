@@ -114,7 +114,7 @@ in_archive(q{CREATE SCHEMA planted; CREATE TABLE public.ran (what text);
     CREATE FUNCTION planted.equal(text, text) RETURNS boolean LANGUAGE sql AS 'SELECT planted.plant($1)';
     CREATE OPERATOR planted.= (LEFTARG = text, RIGHTARG = text, FUNCTION = planted.equal);
     CREATE FUNCTION planted.now() RETURNS timestamptz LANGUAGE sql AS $$SELECT planted.plant('now'); SELECT 'epoch'::timestamptz$$;
-    CREATE FUNCTION pgscale.wait_history(timestamptz) RETURNS SETOF pgscale.wait_history LANGUAGE sql AS $$SELECT planted.plant('history'); SELECT * FROM pgscale.wait_history$$;
+    CREATE FUNCTION pgscale_internal.wait_history(timestamptz) RETURNS SETOF pgscale.wait_history LANGUAGE sql AS $$SELECT planted.plant('history'); SELECT * FROM pgscale.wait_history$$;
     CREATE FUNCTION pgscale_internal.clean_text(name) RETURNS text LANGUAGE sql AS $$SELECT planted.plant('name'); SELECT 'x'$$;
     CREATE FUNCTION pgscale_internal.clean_text(varchar) RETURNS text LANGUAGE sql AS $$SELECT planted.plant('varchar'); SELECT 'x'$$;
     CREATE FUNCTION pgscale_internal.archive_partition(name, date) RETURNS void LANGUAGE sql AS $$SELECT planted.plant('partition')$$;

@@ -37,7 +37,7 @@ is($db->sql(q{SELECT count(*) FROM pgscale.archive_minutes WHERE period_s <= 0 O
 
 # What was waited since the reset is in both. Rows are written while this looks, so it is not to the last sample.
 my $archive = q{(SELECT sum(wait_ms) FROM pgscale.archive_waits WHERE at >= (SELECT max(m.at) FROM pgscale.archive_minutes m, pgscale.sampler_stats s WHERE m.at <= s.stats_reset))};
-my $profile = q{(SELECT sum(wait_ms) FROM pgscale.wait_profile() WHERE NOT idle)};
+my $profile = q{(SELECT sum(wait_ms) FROM pgscale_internal.wait_profile() WHERE NOT idle)};
 
 sub reset_profile
 {
@@ -129,13 +129,13 @@ BEGIN
     EXECUTE (SELECT format('CREATE OR REPLACE FUNCTION pgscale_internal.sampler_stats(%s) RETURNS record LANGUAGE sql AS $f$SELECT %s FROM public.step$f$',
                            pg_get_function_arguments('pgscale_internal.sampler_stats'::regproc), string_agg(CASE n WHEN 'stats_reset' THEN 'reset' ELSE format('NULL::%s', t::regtype) END, ', ' ORDER BY i))
                FROM pg_proc p, unnest(p.proallargtypes, p.proargnames) WITH ORDINALITY a (t, n, i) WHERE p.oid = 'pgscale_internal.sampler_stats'::regproc);
-    EXECUTE format('CREATE OR REPLACE FUNCTION pgscale.wait_profile(%s) RETURNS SETOF record LANGUAGE sql AS $f$
+    EXECUTE format('CREATE OR REPLACE FUNCTION pgscale_internal.wait_profile(%s) RETURNS SETOF record LANGUAGE sql AS $f$
         SELECT p.backend_type, CASE WHEN p.backend_type ~ ''client|parallel'' THEN 1::oid END, 10::oid, p.queryid, p.event_type, p.event, p.idle, 1::bigint, p.ms * part, NULL::text, addr, NULL::bigint
-          FROM public.profile p, public.step s, (VALUES (0.25, inet ''10.0.0.1''), (0.75, ''10.0.0.2'')) a (part, addr) WHERE p.step = s.now$f$', pg_get_function_arguments('pgscale.wait_profile'::regproc));
-    EXECUTE format('CREATE OR REPLACE FUNCTION pgscale.wait_history(%s) RETURNS SETOF record LANGUAGE sql AS $f$
+          FROM public.profile p, public.step s, (VALUES (0.25, inet ''10.0.0.1''), (0.75, ''10.0.0.2'')) a (part, addr) WHERE p.step = s.now$f$', pg_get_function_arguments('pgscale_internal.wait_profile'::regproc));
+    EXECUTE format('CREATE OR REPLACE FUNCTION pgscale_internal.wait_history(%s) RETURNS SETOF record LANGUAGE sql AS $f$
         SELECT h.sampled_at, 1, ''client backend'', 1::oid, 10::oid, h.queryid, ''active'', h.event_type, h.event, 1, h.root_pid, h.application
           FROM public.history h, public.step s WHERE h.step = s.now AND h.sampled_at >= coalesce($1, ''-infinity'') AND h.sampled_at <= coalesce($2, ''infinity'')$f$',
-        pg_get_function_arguments('pgscale.wait_history(timestamptz, timestamptz)'::regprocedure));
+        pg_get_function_arguments('pgscale_internal.wait_history(timestamptz, timestamptz)'::regprocedure));
 END
 $do$;
 CREATE OR REPLACE FUNCTION pgscale_internal.archive_counters(OUT name text, OUT source text, OUT value double precision, OUT marker bigint) RETURNS SETOF record LANGUAGE sql AS

@@ -41,7 +41,7 @@ for my $function (qw(cancel terminate))
 }
 my $superusers = session($node);
 $superusers->start('SELECT pg_sleep(600)');
-$db->poll_ok('SELECT count(*) FROM pgscale.wait_current(' . $superusers->pid . q{) WHERE event = 'PgSleep'}, 'a superuser sleeps', 1);
+$db->poll_ok('SELECT count(*) FROM pgscale.wait_current WHERE pid = ' . $superusers->pid . q{ AND event = 'PgSleep'}, 'a superuser sleeps', 1);
 refused_ok($signaler, "$_(" . $superusers->pid . ')', '42501', qr/superuser/i) for qw(cancel terminate);
 like(of($db, 'cancel', $superusers->pid), qr/^\d+\|t\|cancelled the statement of process \d+ \(user \Q$me\E, application blockers_cancel\.pl, active for \d+ s\)$/, 'a superuser may');
 is(($superusers->finish)[0], '57014', 'and it is cancelled');
@@ -72,7 +72,7 @@ like(of($signaler, 'terminate', -1), qr/^-1\|f\|nothing to terminate/, 'nor of w
 # A statement that runs and blocks others
 my $runner = $owner->();
 $runner->start('BEGIN; LOCK t; SELECT pg_sleep(600)');
-$db->poll_ok('SELECT count(*) FROM pgscale.wait_current(' . $runner->pid . q{) WHERE event = 'PgSleep'}, 'a statement runs', 1);
+$db->poll_ok('SELECT count(*) FROM pgscale.wait_current WHERE pid = ' . $runner->pid . q{ AND event = 'PgSleep'}, 'a statement runs', 1);
 $db->sees_waiting($waiters[0], 'SELECT count(*) FROM t');
 like(of($signaler, 'cancel', $waiters[0]->pid . ', true'), qr/^@{[ $runner->pid ]}\|t\|cancelled the statement of process .*, active for \d+ s\); 1 transaction waited for it$/, 'is cancelled');
 is(($runner->finish)[0], '57014', 'and says so');
@@ -102,12 +102,12 @@ like(held_up('terminate(' . $holder->pid . ')', sub { $holder->sql($_) for 'COMM
 $waiters[0]->finish;
 is($holder->sql('SELECT 1; COMMIT'), 1, 'it goes on');
 $holder->start('SELECT pg_sleep(600)');
-$db->poll_ok('SELECT count(*) FROM pgscale.wait_current(' . $holder->pid . q{) WHERE event = 'PgSleep'}, 'a statement', 1);
+$db->poll_ok('SELECT count(*) FROM pgscale.wait_current WHERE pid = ' . $holder->pid . q{ AND event = 'PgSleep'}, 'a statement', 1);
 like(held_up('cancel(' . $holder->pid . ')', sub {
     $db->sql('SELECT pg_cancel_backend(' . $holder->pid . ')');
     is(($holder->finish)[0], '57014', 'it ends');
     $holder->start('SELECT pg_sleep(600)');
-    $db->poll_ok('SELECT count(*) FROM pgscale.wait_current(' . $holder->pid . q{) WHERE event = 'PgSleep'}, 'another begins', 1);
+    $db->poll_ok('SELECT count(*) FROM pgscale.wait_current WHERE pid = ' . $holder->pid . q{ AND event = 'PgSleep'}, 'another begins', 1);
 }), qr/\|f\|nothing was done: process .* has gone on to something else meanwhile$/, 'the next statement is not cancelled');
 like(of($signaler, 'cancel', $holder->pid), qr/\|t\|cancelled the statement/, 'which is cancelled when it is named');
 is(($holder->finish)[0], '57014', 'indeed');

@@ -48,8 +48,8 @@ for my $name (sort keys %word)
     $db->sees_waiting($other, "UPDATE y SET n = '$word{$name}' WHERE id = 2");
     push @sessions, $holder, $waiter, $other;
 }
-$db->poll_ok(q{SELECT count(DISTINCT datname) FROM pgscale.blockers() WHERE depth > 0}, 'all wait', 3);
-$db->poll_ok(q{SELECT count(DISTINCT datid) FROM pgscale.wait_history() WHERE root_pid > 0}, 'and are seen to', 3);
+$db->poll_ok(q{SELECT count(DISTINCT datname) FROM pgscale.blockers WHERE depth > 0}, 'all wait', 3);
+$db->poll_ok(q{SELECT count(DISTINCT datid) FROM pgscale_internal.wait_history() WHERE root_pid > 0}, 'and are seen to', 3);
 $db->poll_ok(q{SELECT count(DISTINCT datid) FROM pgscale.archive_waits WHERE event_type = 'Lock'}, 'and archived', 3);
 
 # What is asked: all views, the functions without arguments that return rows or texts, and others that have foreign texts
@@ -87,14 +87,14 @@ for my $name (sort keys %db)
     my %in = (latin => $as{database}, ascii => 'ascii', unicode => 'unicode');
     my @rows = map { ("$in{$_}|$as{role}|UPDATE y SET n = '$as{$_}' WHERE id = 1|", "$in{$_}|$as{role}|UPDATE y SET n = '$as{$_}' WHERE id = 2|of $as{$_}") } keys %in;
 
-    is(join("\n", sort split /\n/, $db{$name}->sql(q{SELECT datname, usename, rtrim(query, E'\n;'), root_gid FROM pgscale.blockers() WHERE depth > 0})),
+    is(join("\n", sort split /\n/, $db{$name}->sql(q{SELECT datname, usename, rtrim(full_query, E'\n;'), root_gid FROM pgscale.blockers WHERE depth > 0})),
         join("\n", sort @rows), "$name: blockers");
 }
 
 # A table of another database has no name here, but that database has
 my $locker = session($node, dbname => $database, user => $role);
 $db->sees_waiting($locker, 'BEGIN; LOCK TABLE y');
-like($db->sql('SELECT waits_for FROM pgscale.blockers() WHERE pid = ' . $locker->pid), qr/^relation \d+ of database $shown{unicode}{database}$/, 'a lock in another database');
+like($db->sql('SELECT waits_for FROM pgscale.blockers WHERE pid = ' . $locker->pid), qr/^relation \d+ of database $shown{unicode}{database}$/, 'a lock in another database');
 
 # The archive and memory call them the same
 is($db->sql(q{SELECT string_agg(item, ',' ORDER BY item) FROM pgscale.top_waits('-infinity', NULL, 'user') WHERE item ~ '^(jos|tab)'}), "jos$character,tab\there", 'a user is one item');
@@ -106,10 +106,10 @@ SKIP: {
     is(($db->try('SELECT * FROM pg_stat_statements'))[0], '22021', 'pg_stat_statements has no answer');
     # the archive may know it with the constants taken out; from PostgreSQL 18 on, the three databases' statements have one identifier
     my $text = $db->sql('SHOW server_version_num') < 180000 ? qr/(?:'Jos\xe9' WHERE id = 1|\$1 WHERE id = \$2)/ : qr/\S+ WHERE id = \S+/;
-    like($db{latin}->sql(q{SELECT string_agg(DISTINCT rtrim(query, E'\n;'), ' and ') FROM pgscale.query_waits() WHERE event = 'transactionid'}),
+    like($db{latin}->sql(q{SELECT string_agg(DISTINCT rtrim(full_query, E'\n;'), ' and ') FROM pgscale.query_waits WHERE event = 'transactionid'}),
         qr/\bUPDATE y SET n = $text\b/, 'query_waits has the text of a statement that runs, also where there is no archive');
     $db->sql('SELECT pg_sleep(0.1)') for 1 .. 2;
-    is($db->sql(q{SELECT calls >= 2, total_time_ms > 100 FROM pgscale.query_waits() WHERE event = 'PgSleep' ORDER BY calls DESC LIMIT 1}), 't|t', 'and counts');
+    is($db->sql(q{SELECT calls >= 2, total_time_ms > 100 FROM pgscale.query_waits WHERE event = 'PgSleep' ORDER BY calls DESC LIMIT 1}), 't|t', 'and counts');
 }
 
 # Bytes that are no text, in a page and in a text; and a character of another encoding

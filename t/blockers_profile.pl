@@ -147,7 +147,7 @@ seen_ok(q{application_name = 'remote' AND client_addr = '127.0.0.1'}, 0, 'a clie
 # What roles see of others
 $db->sql(q{CREATE ROLE monitoring LOGIN IN ROLE pg_monitor; CREATE ROLE reader LOGIN; CREATE ROLE stranger LOGIN;
     GRANT USAGE ON SCHEMA pgscale, pgscale_internal TO reader, stranger; GRANT SELECT ON pgscale.blocker_profile TO reader;
-    GRANT EXECUTE ON FUNCTION pgscale_internal.blocker_profile(), pgscale_internal.sampler_stats(), pgscale.wait_history(timestamptz, timestamptz) TO reader; GRANT ALL ON t TO reader});
+    GRANT EXECUTE ON FUNCTION pgscale_internal.blocker_profile(), pgscale_internal.sampler_stats(), pgscale_internal.wait_history(timestamptz, timestamptz) TO reader; GRANT ALL ON t TO reader});
 $session{c} = session($node, user => 'reader');
 of('c')->sql('SET application_name = own; BEGIN; UPDATE t SET v = 1 WHERE id = 2');
 waits('d', 'UPDATE t SET v = 2 WHERE id = 2');
@@ -155,7 +155,7 @@ seen_ok(q{application_name = 'own'}, 0, 'a root of the reader');
 my $named = 'SELECT application_name FROM pgscale.blocker_profile WHERE application_name IS NOT NULL ORDER BY 1';
 is(session($node, user => 'monitoring')->sql($named), "again\nown\nremote", 'pg_monitor');
 is(session($node, user => 'reader')->sql($named), 'own', 'one without pg_read_all_stats');
-session($node, user => 'reader')->poll_ok(q{SELECT string_agg(DISTINCT root_application_name, ' ') FROM pgscale.wait_history()},
+session($node, user => 'reader')->poll_ok(q{SELECT string_agg(DISTINCT root_application_name, ' ') FROM pgscale_internal.wait_history()},
     'nor has the history the others', 'own');
 is(session($node, user => 'reader')->sql('SELECT count(client_addr) FROM pgscale_internal.blocker_profile()'), 0, 'nor addresses');
 is((session($node, user => 'stranger')->try("SELECT * FROM $_"))[0], '42501', "a stranger: $_")
@@ -181,7 +181,7 @@ is($db->sql(q{SELECT application_name FROM pgscale_internal.blocker_profile() WH
 is($db->sql(q{SELECT max_waiters >= 1, first_seen <= last_seen FROM pgscale_internal.blocker_profile() WHERE root_state = 'other'}), 't|t',
     'a row of what was folded');
 cmp_ok($db->sql(q{SELECT abs((SELECT sum(waited_ms) FROM pgscale_internal.blocker_profile()) /
-    (SELECT sum(wait_ms) FROM pgscale.wait_profile() WHERE event_type = 'Lock') - 1)}), '<', 0.1, 'and sums are whole');
+    (SELECT sum(wait_ms) FROM pgscale_internal.wait_profile() WHERE event_type = 'Lock') - 1)}), '<', 0.1, 'and sums are whole');
 $db->sampler('on');
 $waiters->signal('TERM');
 $waiters->finish;

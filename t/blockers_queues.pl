@@ -45,7 +45,7 @@ sub forest
 {
     my $columns = shift // 'process, waiters, waits_for, mode, state, root_pid, blocked_by';
 
-    return named($db->sql(qq{SELECT $columns FROM pgscale.blockers() b CROSS JOIN LATERAL (SELECT
+    return named($db->sql(qq{SELECT $columns FROM pgscale_internal.blockers() b CROSS JOIN LATERAL (SELECT
         repeat('  ', depth) || coalesce(pid::text, gid) || CASE WHEN cycle THEN ' (cycle)' ELSE '' END AS process) p}));
 }
 
@@ -56,7 +56,7 @@ sub forest_ok
     local $Test::Builder::Level = $Test::Builder::Level + 1;
 
     is(forest($columns), $expected =~ s/\n\z//r, $name);
-    return is($db->sql(q{SELECT string_agg(b.pid::text, ' ') FROM pgscale.blockers() b
+    return is($db->sql(q{SELECT string_agg(b.pid::text, ' ') FROM pgscale.blockers b
         WHERE (SELECT array_agg(DISTINCT p ORDER BY p) FROM unnest(b.blocked_by) p)
               IS DISTINCT FROM (SELECT array_agg(DISTINCT p ORDER BY p) FROM unnest(pg_blocking_pids(b.pid)) p)
           AND b.pid IS NOT NULL}), '', "$name: as pg_blocking_pids has it");
@@ -112,7 +112,7 @@ runs('a', 'BEGIN; SELECT FROM t');
 runs('b', 'BEGIN; LOCK t IN ACCESS SHARE MODE');
 waits('c', 'BEGIN; LOCK t');
 waits($_, 'SELECT FROM t') for qw(d e);
-my $first = $db->sql('SELECT pid FROM pgscale.blockers() LIMIT 1') eq of('a')->pid ? 'a' : 'b';
+my $first = $db->sql('SELECT pid FROM pgscale.blockers LIMIT 1') eq of('a')->pid ? 'a' : 'b';
 my $second = $first eq 'a' ? 'b' : 'a';
 forest_ok('behind one that waits', <<"EOR");
 $first|3|||idle in transaction|$first|{}
@@ -144,7 +144,7 @@ waits('e', 'CREATE INDEX CONCURRENTLY t_v ON t (v)');
 waits('f', 'SELECT pg_advisory_lock(-3)');
 waits('g', 'DELETE FROM pg_namespace WHERE nspname = $$s$$');
 is($db->sql(q{SELECT regexp_replace(waits_for, '\d+/\d+|(?<=object )\d+|(?<=\(\d+,)\d+', 'N', 'g'), mode
-    FROM pgscale.blockers() WHERE depth > 0 ORDER BY wait_start}), <<'EOR' =~ s/\n\z//r, 'advisory locks, an object, a virtual transaction');
+    FROM pgscale.blockers WHERE depth > 0 ORDER BY wait_start}), <<'EOR' =~ s/\n\z//r, 'advisory locks, an object, a virtual transaction');
 advisory 4294967301|ExclusiveLock
 advisory -1, 2|ShareLock
 object N of pg_namespace|AccessShareLock
@@ -213,7 +213,7 @@ all_end();
 # What roles see of others
 $db->sql($_) for 'CREATE ROLE monitoring LOGIN IN ROLE pg_monitor', 'CREATE ROLE granted LOGIN', 'CREATE ROLE stranger LOGIN',
   'GRANT USAGE ON SCHEMA pgscale, pgscale_internal TO granted', 'GRANT SELECT ON pgscale.blockers TO granted',
-  'GRANT EXECUTE ON FUNCTION pgscale.blockers(), pgscale_internal.lock_waits() TO granted';
+  'GRANT EXECUTE ON FUNCTION pgscale_internal.blockers(), pgscale_internal.lock_waits() TO granted';
 runs('a', 'BEGIN; LOCK other');
 waits('b', 'SELECT FROM other');
 my $seen = 'SELECT process, activity, application_name, query FROM pgscale.blockers';
@@ -262,7 +262,7 @@ is($db->sql("SELECT blocker_looks - $before - 1 <= extract(epoch FROM clock_time
 is(of_history('b'), 'a|a', 'the first one waits for the transaction');
 is(of_history($_), 'b|a', "$_ waits for the first one") for qw(c d);
 is($db->sql(q{SELECT count(*) > 0, count(blocker_pid), count(root_pid) FROM pgscale.wait_history WHERE event_type = 'Lock'
-    AND sampled_at < (SELECT min(wait_start) + interval '290 ms' FROM pgscale.blockers())}), 't|0|0', 'no sample before the threshold');
+    AND sampled_at < (SELECT min(wait_start) + interval '290 ms' FROM pgscale.blockers)}), 't|0|0', 'no sample before the threshold');
 is($db->sql(q{SELECT count(*) FROM pgscale.wait_history WHERE (blocker_pid IS NULL) <> (root_pid IS NULL)
     OR event_type <> 'Lock' AND blocker_pid IS NOT NULL}), 0, 'both or none, and for locks only');
 
@@ -292,7 +292,7 @@ for my $statement ('LOCK held_', 'SELECT FROM held_')
 }
 ($before) = $db->sql($looks);
 $db->poll_ok("SELECT blocker_looks >= $before + 2 FROM pgscale.sampler_stats", 'many holders');
-is($db->sql('SELECT count(*), max(cardinality(blocked_by)) FROM pgscale.blockers() WHERE depth > 0'), 2 * $tables . "|$many",
+is($db->sql('SELECT count(*), max(cardinality(blocked_by)) FROM pgscale.blockers WHERE depth > 0'), 2 * $tables . "|$many",
     'the function has all of them');
 is($db->sql(qq{SELECT count(*) FILTER (WHERE root_pid IS NOT NULL) > 0, count(*) FILTER (WHERE root_pid IN (SELECT pid $pools))
     FROM pgscale.wait_history WHERE pid IN (SELECT pid $pools)}), 't|0', 'no root waits itself');
@@ -341,13 +341,13 @@ runs('a', 'BEGIN; SELECT FROM t');
 $primary->sql('TRUNCATE t');
 $db->poll_ok('SELECT count(*) > 1 FROM pgscale.blockers', 'recovery waits');
 is(forest(), "a|1|||idle in transaction|a|{}\n  startup|0|relation t|AccessExclusiveLock|startup|a|{a}", 'for a session');
-is($db->sql('SELECT waited_ms >= 0 FROM pgscale.blockers() WHERE depth = 1'), 't', 'and since when');
+is($db->sql('SELECT waited_ms >= 0 FROM pgscale.blockers WHERE depth = 1'), 't', 'and since when');
 runs('a', 'COMMIT');
 catch_up();
 
 # Recovery waits for a page that a cursor has pinned
 my $event = server_major() >= 19 ? 'BufferCleanup' : 'BufferPin';
-my $replay = 'SELECT waits_for, state, blocked_by FROM pgscale.blockers()';
+my $replay = 'SELECT waits_for, state, blocked_by FROM pgscale.blockers';
 sub replay_waits
 {
     $primary->sql('BEGIN; INSERT INTO t SELECT i, 0 FROM generate_series(1, 10) i; ROLLBACK');

@@ -59,9 +59,9 @@ $db->poll_ok(q{SELECT count(*) > 0 FROM public.pg_wait_sampling_profile WHERE ev
 $db->sampler('off');
 my %same = (
     profile => q{SELECT 0, CASE WHEN event_type <> 'CPU' THEN event_type END, CASE WHEN event_type <> 'CPU' THEN event END, coalesce(queryid, 0), pg_catalog.sum(samples)
-        FROM pgscale.wait_profile() GROUP BY 2, 3, 4},
+        FROM pgscale_internal.wait_profile() GROUP BY 2, 3, 4},
     history => q{SELECT pid, sampled_at, CASE WHEN event_type <> 'CPU' THEN event_type END, CASE WHEN event_type <> 'CPU' THEN event END, coalesce(queryid, 0)
-        FROM pgscale.wait_history()});
+        FROM pgscale_internal.wait_history()});
 for my $of (sort keys %same)
 {
     for my $from ("pg_wait_sampling_$of", "pg_wait_sampling_get_$of()")

@@ -51,7 +51,7 @@ until_true(sub {
 cmp_ok($db->sql($evictions), '>', 500, 'the profile has evicted');
 is($fallen, '', "no counter has fallen from one of $scrapes scrapes to the next");
 cmp_ok($grown, '>', 0, 'and some have grown');
-is($db->sql(q{SELECT count(*) > 0 FROM pgscale.wait_profile() WHERE backend_type = 'other' AND event = 'PgSleep'}), 't',
+is($db->sql(q{SELECT count(*) > 0 FROM pgscale_internal.wait_profile() WHERE backend_type = 'other' AND event = 'PgSleep'}), 't',
     'though rows of the profile have');
 
 # A sampler that ends and comes back goes on with what was there.
@@ -120,7 +120,7 @@ $_->finish for @waiters;
 $_->quit for @workers, $holder, @waiters;
 $primary->restart;
 $db = session($primary);
-is($db->sql(q{SELECT coalesce(sum(wait_ms), 0) < (SELECT sum(wait_ms) FROM pgscale.wait_profile() WHERE NOT idle) FROM pgscale_internal.wait_totals()}), 't',
+is($db->sql(q{SELECT coalesce(sum(wait_ms), 0) < (SELECT sum(wait_ms) FROM pgscale_internal.wait_profile() WHERE NOT idle) FROM pgscale_internal.wait_totals()}), 't',
     'after a restart the totals begin anew');
 $db->quit;
 done_testing();

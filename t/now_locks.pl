@@ -181,7 +181,7 @@ for my $lock ([ 2, 'UPDATE t SET v = 1 WHERE id = 1', 'rows' ], [ 8, 'LOCK t', '
     $dump->sql(q{SET application_name = 'pg_dump'; BEGIN ISOLATION LEVEL REPEATABLE READ; INSERT INTO t VALUES (-1, 0)});
     $dump->start('SELECT pg_sleep(600)');
     $db->sees_waiting($index, 'CREATE INDEX CONCURRENTLY ON other (i)');
-    finds_ok(qr/^blocker\|low\|@{[ $dump->pid ]}\|pid @{[ $index->pid ]}, .*: CREATE INDEX .* waits until pid @{[ $dump->pid ]}, pg_dump ends its transaction; no other session waits\|SELECT \* FROM pgscale.blockers$/,
+    finds_ok(qr/^blocker\|low\|@{[ $dump->pid ]}\|pid @{[ $index->pid ]}, .*: CREATE INDEX .* waits until pid @{[ $dump->pid ]}, pg_dump ends its transaction; no other session waits\|SELECT process, waiters, activity, query FROM pgscale.blockers$/,
         'an index behind a long reader');
     $db->ends_waiting($index, $dump);
 }

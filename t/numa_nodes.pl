@@ -57,13 +57,13 @@ sub restart
 SKIP:
 {
     is(($db->try('SELECT * FROM pgscale.numa_nodes'))[0], $looks ? '00000' : '0A000', "nodes: $reason");
-    like(join(' ', $db->try('SELECT * FROM pgscale.numa_buffers')), qr/^0A000 .*HINT: .*libnuma/s, 'built without libnuma: numa_buffers')
+    like(join(' ', $db->try('SELECT * FROM pgscale.numa_buffers()')), qr/^0A000 .*HINT: .*libnuma/s, 'built without libnuma: numa_buffers')
       if !$libnuma;
     skip $reason, 1 if !$looks;
 
     # Looking brings nothing in. The first calls of a function do: they read catalogs.
     my $looker = session($node);
-    my $in = 'SELECT sum(bytes) FILTER (WHERE node IS NULL), sum(bytes), bool_or(sampled) FROM pgscale.numa_buffers';
+    my $in = 'SELECT sum(bytes) FILTER (WHERE node IS NULL), sum(bytes), bool_or(sampled) FROM pgscale.numa_buffers()';
     $looker->sql("$in($_)") for qw(true false);
     my ($untouched) = split /\|/, $looker->sql("$in(true)");
     cmp_ok($untouched, '>', 0.9 * $bytes, 'nearly nothing of shared buffers has been touched');
@@ -74,7 +74,7 @@ SKIP:
 
     # A sample, whose interval holds the truth; at 95 % it may be missed
     my $hits = grep { $looker->sql("SELECT $untouched BETWEEN fraction_low * $bytes AND fraction_high * $bytes
-        FROM pgscale.numa_buffers WHERE node IS NULL AND sampled") eq 't' } 1 .. 13;
+        FROM pgscale.numa_buffers() WHERE node IS NULL AND sampled") eq 't' } 1 .. 13;
     cmp_ok($hits, '>=', 8, 'the interval of a sample holds what is true');
 
     # What comes into memory, comes to a node; the kernel agrees. A session has in its page table what it has filled.
@@ -92,7 +92,7 @@ SKIP:
     my ($difference) = sort { $b <=> $a } map { abs($buffers{$_} - ($after{$_} // 0)) } keys %buffers;
     # which knows of buffers' headers and all else in the same mapping as well
     cmp_ok($difference * $kernel_page, '<', 0.25 * 10000 * 8192, 'it lies where /proc/PID/numa_maps says') or diag explain [ \%after, \%buffers ];
-    is($looker->sql(qq{SELECT sum(bytes), bool_and(abs(fraction - bytes::float8 / $bytes) < 1e-3) FROM pgscale.numa_buffers}),
+    is($looker->sql(qq{SELECT sum(bytes), bool_and(abs(fraction - bytes::float8 / $bytes) < 1e-3) FROM pgscale.numa_buffers()}),
         "$bytes|t", 'fractions are of all shared buffers');
 
     # Asked to interleave, whatever nodes this machine has
@@ -107,7 +107,7 @@ SKIP:
         restart();
         is($db->sql('SELECT * FROM pgscale.numa_nodes'),
             "0|5|0-3,8|1000000|1000|{10,25}\n2|0||3000000|3000|{27,10}", 'two nodes, the second without CPUs');
-        is($db->sql(qq{SELECT count(*), sum(bytes), max(fraction) FILTER (WHERE node IS NOT NULL) < 0.1 FROM pgscale.numa_buffers}),
+        is($db->sql(qq{SELECT count(*), sum(bytes), max(fraction) FILTER (WHERE node IS NOT NULL) < 0.1 FROM pgscale.numa_buffers()}),
             "3|$bytes|t", 'three rows');
         $db->sql($fills);
         is($db->sql('SELECT abs(a.bytes / b.bytes::float8 - 2) < 0.01, a.fraction > 0.13, a.sampled FROM pgscale.numa_buffers(true) a,

@@ -145,11 +145,11 @@ sub truth_ok
         known_ok(sub { read_blocks("$large.1", 1, 2, 9) }, 'large', 'buffers, os_cache, both', '5|3|2',
             "$how: only the second one");
     }
-    is($db->sql(q{SELECT count(*) FROM pgscale.relation_os_cache
+    is($db->sql(q{SELECT count(*) FROM pgscale.relation_os_cache()
         WHERE (dirty_bytes IS NOT NULL OR writeback_bytes IS NOT NULL) IS DISTINCT FROM } . ($dirty_known ? 'true' : 'false')), 0,
         "$how: what is dirty is " . ($dirty_known ? 'known' : 'unknown'));
     is($db->sql(q{SELECT bool_and(both_bytes <= least(buffers_bytes, os_cache_bytes) AND greatest(buffers_bytes, os_cache_bytes,
-        dirty_bytes, writeback_bytes) <= size_bytes) FROM pgscale.relation_os_cache}), 't', "$how: the columns fit together");
+        dirty_bytes, writeback_bytes) <= size_bytes) FROM pgscale.relation_os_cache()}), 't', "$how: the columns fit together");
     return;
 }
 
@@ -206,7 +206,7 @@ SKIP:
         JOIN pg_class c ON b.relfilenode = pg_relation_filenode(c.oid)
          AND b.reldatabase = (SELECT oid FROM pg_database WHERE datname = current_database()) WHERE c.oid > 16383 GROUP BY 1, 2';
     my $ours = "SELECT relation, array_position('{main,fsm,vm,init}', fork) - 1 AS fork, buffers_bytes / $block AS n
-        FROM pgscale.relation_os_cache WHERE buffers_bytes > 0 AND relation > 16383";
+        FROM pgscale.relation_os_cache() WHERE buffers_bytes > 0 AND relation > 16383";
     is($db->sql("SELECT count(*) > 1, string_agg(concat(o, t), ', ') FILTER (WHERE o.n IS DISTINCT FROM t.n)
         FROM ($ours) o FULL JOIN ($theirs) t USING (relation, fork)"), 't|', 'as pg_buffercache sees them');
 }
@@ -275,9 +275,9 @@ SKIP:
 my $other = session($node);
 $other->sql('BEGIN; LOCK TABLE t IN ACCESS EXCLUSIVE MODE');
 $db->sql(q{SET lock_timeout = '100ms'});
-is($db->sql(q{SELECT (SELECT count(*) FROM pgscale.relation_os_cache WHERE relation = 't'::regclass AND fork = 'main'),
+is($db->sql(q{SELECT (SELECT count(*) FROM pgscale.relation_os_cache() WHERE relation = 't'::regclass AND fork = 'main'),
     (SELECT count(*) FROM pgscale.relation_os_cache('t') WHERE fork = 'main'), pgscale.os_cache_evict('t') >= 0}), '1|1|t',
-    'view, function and os_cache_evict are not held up by a lock');
+    'relation_os_cache and os_cache_evict are not held up by a lock');
 is(($db->try(q{SELECT pgscale.os_cache_flush('t')}))[0], '55P03', 'os_cache_flush waits as a reader does');
 $other->sql('ROLLBACK');
 $db->sql('RESET lock_timeout');
@@ -292,7 +292,7 @@ for my $call ("relation_os_cache($oid)", "os_cache_flush($oid)", "os_cache_evict
     is($state, '0A000', "$call for another session's temporary relation");
     like($text, qr/ERROR: .*relation "temporary" is a temporary one of another session.*HINT: /s, 'says so');
 }
-is($db->sql("SELECT count(*) FROM pgscale.relation_os_cache() WHERE relation = $oid"), 0, 'the view leaves it out');
+is($db->sql("SELECT count(*) FROM pgscale.relation_os_cache() WHERE relation = $oid"), 0, 'all others leave it out');
 is($other->sql("SELECT count(*) FROM pgscale.relation_os_cache() WHERE relation = $oid"), 1, 'and shows it to its own session');
 is($other->sql("SELECT pgscale.os_cache_flush($oid) / $block, pgscale.os_cache_evict($oid) >= 0"), '1|t', 'which may act on it');
 
@@ -363,7 +363,7 @@ $other->start('CALL come_and_go()');
 my ($looks, $failed, $wrong) = (0, 0, 0);
 do
 {
-    my ($state, $text) = $db->try(q{SELECT count(*) FROM pgscale.relation_os_cache
+    my ($state, $text) = $db->try(q{SELECT count(*) FROM pgscale.relation_os_cache()
         WHERE both_bytes > os_cache_bytes OR both_bytes > buffers_bytes OR greatest(buffers_bytes, os_cache_bytes) > size_bytes});
     $failed++ || diag $text if $state ne '00000';
     $wrong += $text if $state eq '00000';
@@ -379,9 +379,9 @@ my $columns = 'relation, fork, size_bytes, os_cache_bytes, both_bytes, dirty_byt
 my $shop = session($node, dbname => 'shop');
 $shop->sql('CREATE EXTENSION pgscale; CREATE TABLE goods AS SELECT i, repeat($$x$$, 200) FROM generate_series(1, 5000) i');
 is($db->sql(qq{SELECT count(*), bool_and(num_nonnulls($columns) = 0), sum(buffers_bytes) > 1000000
-    FROM pgscale.relation_os_cache WHERE datname = 'shop'}), '1|t|t',
+    FROM pgscale.relation_os_cache() WHERE datname = 'shop'}), '1|t|t',
     'another database is one row, with what it has in shared buffers');
-is($shop->sql(q{SELECT relation::text, datname FROM pgscale.relation_os_cache
+is($shop->sql(q{SELECT relation::text, datname FROM pgscale.relation_os_cache()
     WHERE relation = 'goods'::regclass AND fork = 'main'}), 'goods|shop', 'there it has its relations');
 $shop->quit;
 

@@ -58,7 +58,7 @@ is($db->sql(q{SELECT feature, enabled, state, reason ~ 'not loaded', action ~ 's
           qw(lwlocks query_waits relocation sampler scalability sweeper tuning writeback)), 'health says that it is not loaded');
 # numa is off where the machine does not let it look
 is($db->sql(q{SELECT state = 'off' OR state = 'idle' AND reason ~ 'not loaded' AND action ~ 'shared_preload_libraries',
-    state = 'off' OR (SELECT sum(bytes) FROM pgscale.numa_buffers) = pg_size_bytes(current_setting('shared_buffers'))
+    state = 'off' OR (SELECT sum(bytes) FROM pgscale.numa_buffers()) = pg_size_bytes(current_setting('shared_buffers'))
     FROM pgscale.health WHERE feature = 'numa'}), 't|t', 'numa places nothing, and numa_buffers works');
 is($db->sql(q{SET pgscale.sweeper = on; SELECT state FROM pgscale.health WHERE feature = 'sweeper'}), 'broken', 'what is asked for is broken');
 $db->sql('CREATE EXTENSION pg_stat_statements') if have_module('pg_stat_statements');
@@ -75,7 +75,7 @@ $db = session($node);
 is($db->sql(q{SELECT enabled, state, reason, action FROM pgscale.health WHERE feature = 'sampler'}),
     't|broken|the server has no slot for its background worker; max_worker_processes is 1|raise max_worker_processes and restart',
     'the first look at health names max_worker_processes');
-is($db->sql('SELECT pid IS NULL, starts, ticks, samples, (SELECT count(*) FROM pgscale.wait_profile()) FROM pgscale.sampler_stats'), 't|0|0|0|0',
+is($db->sql('SELECT pid IS NULL, starts, ticks, samples, (SELECT count(*) FROM pgscale_internal.wait_profile()) FROM pgscale.sampler_stats'), 't|0|0|0|0',
     'nothing was sampled');
 
 ### Starts, restarts of workers, and switches: nothing is broken, at no moment
@@ -175,7 +175,7 @@ is($db->sql(q{SELECT DISTINCT queryid FROM pgscale.wait_current WHERE leader_pid
     'parallel workers count for the statement of their leader');
 $db->sql('SELECT pgscale.reset($$sampler$$)');
 $db->poll_ok(q{SELECT string_agg(DISTINCT concat_ws(' ', backend_type, regexp_replace(event, '^Pgscale.*', 'Extension'), idle), ', ')
-      FROM pgscale.wait_profile() WHERE event ~ '^(ClientRead|IdleInTransaction|CheckpointerMain|PgSleep|Extension|Pgscale.*)$'
+      FROM pgscale_internal.wait_profile() WHERE event ~ '^(ClientRead|IdleInTransaction|CheckpointerMain|PgSleep|Extension|Pgscale.*)$'
        AND backend_type IN ('checkpointer', 'client backend', 'parallel worker', 'pgscale writeback')},
     'idle is who waits for its client or in its main loop', join ', ', 'checkpointer CheckpointerMain t', 'client backend ClientRead t',
     'client backend Extension f', 'client backend IdleInTransaction f', 'client backend PgSleep f', 'parallel worker PgSleep f',

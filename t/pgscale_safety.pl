@@ -76,7 +76,7 @@ unlike(qx(nm -D --undefined-only @{[ qx(pg_config --pkglibdir) =~ s/\n//r ]}/pgs
 my ($statement) = $page =~ /^```sql\n(SELECT 'setting' AS what.*?)^```/ms or die 'no statement';
 is($db->sql($statement), '', 'as installed, it only observes');
 
-$db->sql($_) for 'CREATE ROLE operator', 'GRANT EXECUTE ON FUNCTION pgscale.wait_profile() TO operator';
+$db->sql($_) for 'CREATE ROLE operator', 'GRANT EXECUTE ON FUNCTION pgscale_internal.wait_profile() TO operator';
 is($db->sql($statement), '', 'a role that may read changes nothing');
 $db->sql($_) for 'GRANT EXECUTE ON FUNCTION pgscale.reset(text) TO operator, PUBLIC', 'GRANT EXECUTE ON FUNCTION pgscale.os_cache_evict(regclass) TO pg_monitor';
 is(join("\n", sort split /\n/, $db->sql($statement)), <<'EOR' =~ s/\n\z//r, 'functions that act and were granted');
@@ -127,7 +127,7 @@ ok(IPC::Run::run([ 'pg_ctl', '-w', '-D', $node->data_dir, '-l', $node->logfile, 
     'it starts without the library');
 $db = session($node);
 is($db->sql('SHOW shared_preload_libraries'), '', 'which is not preloaded');
-is(($db->try('SELECT * FROM pgscale.wait_profile()'))[0], '55000', 'what needs it says so');
+is(($db->try('SELECT * FROM pgscale_internal.wait_profile()'))[0], '55000', 'what needs it says so');
 like($db->sql(q{SELECT string_agg(DISTINCT reason, ' ') FROM pgscale.health WHERE state = 'broken'}), qr/^pgscale is not loaded into the server/, 'and so does health');
 is(installed(), $installed, 'with it there was no hook and no callback more') if $probe;
 is(($db->try('DROP EXTENSION pgscale'))[0], '00000', 'it can be dropped');

@@ -37,21 +37,21 @@ sub follows_ok
 ### sampler
 
 $sleeper->start('SELECT pg_sleep(600)');
-$db->poll_ok(q{SELECT count(*) FROM pgscale.wait_profile() WHERE event = 'PgSleep' AND queryid IS NOT NULL AND samples > 5},
+$db->poll_ok(q{SELECT count(*) FROM pgscale_internal.wait_profile() WHERE event = 'PgSleep' AND queryid IS NOT NULL AND samples > 5},
     'a profile', 1);
-$db->poll_ok(q{SELECT count(*) > 0 FROM pgscale.wait_profile() WHERE backend_type = 'startup' AND idle}, 'with the process that replays WAL');
+$db->poll_ok(q{SELECT count(*) > 0 FROM pgscale_internal.wait_profile() WHERE backend_type = 'startup' AND idle}, 'with the process that replays WAL');
 $db->poll_ok(q{SELECT (SELECT count(*) > 0 FROM pgscale.wait_history), (SELECT count(*) > 0 FROM pgscale.top_waits() WHERE item = 'Timeout:PgSleep'),
     (SELECT sum(active_sessions) > 0 FROM pgscale.activity(bucket => '1 s'))}, 'a history, and a past of its own', 't|t|t');
-is($db->sql('SELECT event FROM pgscale.wait_current(' . $sleeper->pid . ')'), 'PgSleep', 'the wait of now');
+is($db->sql('SELECT event FROM pgscale.wait_current WHERE pid = ' . $sleeper->pid), 'PgSleep', 'the wait of now');
 
 # Replay that waits for a session of the standby: what a standby is asked about.
 $db->sql('SELECT pgscale.reset($$sampler$$)');
-is($db->sql('SELECT count(*) FROM pgscale.wait_profile() WHERE datid = 1'), 0, 'a reset works there, too');
+is($db->sql('SELECT count(*) FROM pgscale_internal.wait_profile() WHERE datid = 1'), 0, 'a reset works there, too');
 $on_primary->sql(q{INSERT INTO t VALUES (1)});
 follows_ok();
 $reader->sql('BEGIN; SELECT * FROM t');
 $on_primary->sql('TRUNCATE t');
-$db->poll_ok(q{SELECT sum(samples) > 5 FROM pgscale.wait_profile() WHERE backend_type = 'startup' AND event_type = 'Lock'},
+$db->poll_ok(q{SELECT sum(samples) > 5 FROM pgscale_internal.wait_profile() WHERE backend_type = 'startup' AND event_type = 'Lock'},
     'replay that waits for a lock is seen');
 $reader->sql('COMMIT');
 
@@ -68,7 +68,7 @@ is($db->sql(q{SELECT (SELECT sum(buffers) FROM pgscale.buffer_usage) = (SELECT s
 $db->sql('COMMIT');
 $on_primary->sql('UPDATE pages SET i = i + 1');
 follows_ok();
-is($db->sql(q{SELECT count(*) FROM pgscale.relation_os_cache WHERE relation = 'pages'::regclass AND fork = 'main'
+is($db->sql(q{SELECT count(*) FROM pgscale.relation_os_cache() WHERE relation = 'pages'::regclass AND fork = 'main'
     AND buffers_bytes > 0 AND size_bytes = pg_relation_size('pages')}), 1, 'relation_os_cache');
 is($db->sql(q{SELECT pgscale.os_cache_flush('pages', true) > 0, pgscale.os_cache_flush('pages'), pgscale.os_cache_evict('pages') >= 0}),
     't|0|t', 'flushes and evicts');
@@ -88,7 +88,7 @@ is($db->sql(q{SELECT count(*) FROM pg_tablespace t, pg_ls_tmpdir(t.oid) WHERE sp
 ### tuning, scalability, metrics
 
 in_time_ok(sub { $db->sql(q{SELECT since IS NOT NULL AND num_nulls(rewritten_fraction, segment_switches_per_s) = 2
-    AND num_nulls(flushes_per_commit, commits_per_flush, flush_ms) = 3 AND reason ~ '^fsync is off' FROM pgscale.wal_efficiency}) eq 't' },
+    AND num_nulls(flushes_per_commit, commits_per_flush, flush_ms) = 3 AND reason ~ '^fsync is off' FROM pgscale.wal_efficiency()}) eq 't' },
     'evidence of its own, without WAL of its own; flushes that are not made are not counted as none');
 is($db->sql('SELECT count(*) FILTER (WHERE verdict = $$advises$$), count(*) > 20 FROM pgscale.advice_rules'), '0|t', 'and no advice');
 $busy->start(q{DO $$BEGIN WHILE true LOOP PERFORM pg_sleep(0.005); COMMIT; END LOOP; END$$});

@@ -147,9 +147,9 @@ sub same
 # Extensions' events and locks lose their names with their numbers.
 my $memory = q{SELECT (SELECT md5(string_agg(p::text, ' ' ORDER BY p::text COLLATE "C")) FROM
         (SELECT backend_type, datid, userid, queryid, event_type, CASE WHEN event_type = 'Extension' OR event ~ '^(pgscale|extension$)' THEN '' ELSE event END,
-                sum(samples), round(sum(wait_ms)::numeric, 3), idle FROM pgscale.wait_profile() GROUP BY 1, 2, 3, 4, 5, 6, 9) p),
+                sum(samples), round(sum(wait_ms)::numeric, 3), idle FROM pgscale_internal.wait_profile() GROUP BY 1, 2, 3, 4, 5, 6, 9) p),
     (SELECT concat_ws(' ', samples, wait_ms, evictions, stats_reset) FROM pgscale.sampler_stats),
-    (SELECT md5(string_agg(concat_ws(' ', sampled_at, pid, backend_type, datid, userid, queryid, state, event_type), ' ' ORDER BY sampled_at, pid)) FROM pgscale.wait_history())};
+    (SELECT md5(string_agg(concat_ws(' ', sampled_at, pid, backend_type, datid, userid, queryid, state, event_type), ' ' ORDER BY sampled_at, pid)) FROM pgscale_internal.wait_history())};
 
 ### What each function and view answers
 
@@ -295,7 +295,7 @@ $log = restart(sub {
     install($old);
 });
 like($log, qr/ignoring file ".*\Q$_\E": its format is not this version's/, "the old library ignores $_ in a later format") for map { s{.*/}{}r } @files;
-is($db->sql(q{SELECT (SELECT count(*) FROM pgscale.wait_profile()), (SELECT count(*) FROM pgscale.wait_history())}), '0|0', 'and begins anew');
+is($db->sql(q{SELECT (SELECT count(*) FROM pgscale_internal.wait_profile()), (SELECT count(*) FROM pgscale_internal.wait_history())}), '0|0', 'and begins anew');
 is($db->sql($version), "broken|the library has version $old_version, the extension in this database the later $new_version|install the library of version $new_version and restart",
     'health says that the library is too old');
 same('old library, new script', @kept);

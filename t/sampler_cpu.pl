@@ -18,7 +18,7 @@ CREATE ROLE idler LOGIN;
 
 -- the milliseconds of a role's sessions, by event
 CREATE FUNCTION ms(who regrole, what text) RETURNS float8 LANGUAGE sql AS $$
-    SELECT coalesce(sum(wait_ms), 0) FROM pgscale.wait_profile() WHERE userid = who AND event_type || ':' || event ~ what
+    SELECT coalesce(sum(wait_ms), 0) FROM pgscale_internal.wait_profile() WHERE userid = who AND event_type || ':' || event ~ what
 $$;
 EOQ
 my ($burner, $talker, $idler) = map { session($node, user => $_) } 'burner', 'talker', 'idler';
@@ -65,7 +65,7 @@ for my $role (sort keys %loads)
         return until_true(sub { $db->sql("SELECT abs(ms('$role', '^CPU:Running') - $ran) <= 0.03 * $ran + 5
             AND abs(ms('$role', '^CPU:Queued') - $queued) <= 0.03 * $queued + 5") eq 't' });
     }, "$role: it ran and queued for as long as the kernel says")
-      or diag("kernel: $ran, $queued; ", $db->sql("SELECT event_type, event, wait_ms FROM pgscale.wait_profile()
+      or diag("kernel: $ran, $queued; ", $db->sql("SELECT event_type, event, wait_ms FROM pgscale_internal.wait_profile()
         WHERE userid = '$role'::regrole"));
     $db->poll_ok("SELECT ms('$role', '^CPU:CPU')", 'and nothing is left that is not split', 0);
 }
@@ -85,7 +85,7 @@ SKIP:
     $db->set($_ => 3) for $major > 18 ? ('io_min_workers', 'io_max_workers') : 'io_workers';
     $db->poll_ok(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'io worker'}, 'io workers', 3);
     my @pids = split /\n/, $db->sql(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'io worker'});
-    my $shown = q{SELECT sum(wait_ms) FILTER (WHERE event ~ '^Running') FROM pgscale.wait_profile()
+    my $shown = q{SELECT sum(wait_ms) FILTER (WHERE event ~ '^Running') FROM pgscale_internal.wait_profile()
         WHERE backend_type = 'io worker'};
     my ($kernel, $cpu);
 
@@ -216,7 +216,7 @@ SKIP:
     # What sessions did is in all views
     $db->sql(q{CREATE TABLE shown AS SELECT event_type, event, sum(wait_ms) AS ms, sum(sum(wait_ms)) OVER () AS all_ms,
             CASE WHEN event_type <> event THEN event_type || ':' ELSE '' END || event AS item
-        FROM pgscale.wait_profile() WHERE NOT idle AND backend_type = 'client backend' GROUP BY 1, 2});
+        FROM pgscale_internal.wait_profile() WHERE NOT idle AND backend_type = 'client backend' GROUP BY 1, 2});
     my $differ = 'string_agg(format($$%s %s %s$$, item, i.ms, p.ms), $$, $$)';
     is($db->sql(qq{SELECT count(*) > 1, $differ FILTER (WHERE abs(coalesce(i.ms, 0) - coalesce(p.ms, 0)) >= 1), sum(p.ms) > 5000
         FROM (SELECT event_type AS item, active_sessions * covered_fraction * 36500 * 86400e3 AS ms

@@ -13,13 +13,13 @@ listen_addresses = '127.0.0.1'
 EOC
 my $db = session($node);
 $db->sql(q{CREATE ROLE reader LOGIN; GRANT USAGE ON SCHEMA pgscale, pgscale_internal TO reader;
-    GRANT EXECUTE ON FUNCTION pgscale.wait_profile() TO reader});
+    GRANT EXECUTE ON FUNCTION pgscale_internal.wait_profile() TO reader});
 my ($one, $two) = map { session($node) } 1, 2;
 my $remote = session($node, host => '127.0.0.1');
 naps($db, $one);
 
 # Time of those that sleep, where that is so
-sub slept { return "SELECT coalesce(sum(wait_ms), 0) > 50 FROM pgscale.wait_profile() WHERE event = 'PgSleep' AND $_[0]"; }
+sub slept { return "SELECT coalesce(sum(wait_ms), 0) > 50 FROM pgscale_internal.wait_profile() WHERE event = 'PgSleep' AND $_[0]"; }
 
 # A session sleeps, again and again until the sampler, which may have no CPU just then, has seen enough of it.
 sub seen_ok
@@ -35,21 +35,21 @@ $one->sql(q{SET application_name = 'number three'});
 seen_ok($one, q{application_name = 'number three'}, 'a session may change its name');
 $remote->sql('SET application_name = remote');
 seen_ok($remote, q{application_name = 'remote' AND client_addr = '127.0.0.1'}, 'a client by TCP has its address');
-is($db->sql(q{SELECT count(*) FROM pgscale.wait_profile() WHERE backend_type = 'checkpointer'
+is($db->sql(q{SELECT count(*) FROM pgscale_internal.wait_profile() WHERE backend_type = 'checkpointer'
     AND (application_name IS NOT NULL OR client_addr IS NOT NULL)}), 0, 'server processes have neither');
 seen_ok($one, q{application_name = 'number three' AND backend_type = 'parallel worker'},
     'parallel workers count for the application of their leader', 'SELECT count(*) FROM lines WHERE nap(i)');
 my $twice = q{SELECT count(*) - count(DISTINCT (backend_type, event_type, event, coalesce(datname, ''), coalesce(usename, ''),
-    coalesce(queryid, 0))) FROM pgscale.wait_profile};
-is($db->sql($twice), 0, 'the view, which does not tell them apart, adds them up');
+    coalesce(queryid, 0), application_name, client_addr)) FROM pgscale.wait_profile};
+is($db->sql($twice), 0, 'the view tells them apart');
 
 # Who may see it
 my $reader = session($node, user => 'reader');
-is($reader->sql(q{SELECT count(*) FROM pgscale.wait_profile() WHERE userid <> 'reader'::regrole
+is($reader->sql(q{SELECT count(*) FROM pgscale_internal.wait_profile() WHERE userid <> 'reader'::regrole
     AND application_name IS NOT NULL}), 0,
     'without pg_read_all_stats nobody sees the applications of others');
 until_ok(sub { $reader->sql('SELECT pg_sleep(0.1)');
-    $reader->sql(q{SELECT count(*) > 0 FROM pgscale.wait_profile() WHERE userid = 'reader'::regrole
+    $reader->sql(q{SELECT count(*) > 0 FROM pgscale_internal.wait_profile() WHERE userid = 'reader'::regrole
         AND application_name IS NOT NULL}) eq 't' },
     'but its own');
 
@@ -57,12 +57,12 @@ until_ok(sub { $reader->sql('SELECT pg_sleep(0.1)');
 in_time_ok(sub {
     $one->sql(q{DO 'BEGIN FOR i IN 1..500 LOOP PERFORM set_config($$application_name$$, $$n$$ || (random() * 1e9)::int, false);
         PERFORM pg_sleep(0.002); END LOOP; END'});
-    return $db->sql(q{SELECT count(*) > 0 FROM pgscale.wait_profile() WHERE application_name = 'other'}) eq 't';
+    return $db->sql(q{SELECT count(*) > 0 FROM pgscale_internal.wait_profile() WHERE application_name = 'other'}) eq 't';
 }, 'what there is no room for has one name');
 $db->sampler('off');
-is($db->sql('SELECT (SELECT sum(samples) FROM pgscale.wait_profile()) = samples FROM pgscale.sampler_stats'), 't',
+is($db->sql('SELECT (SELECT sum(samples) FROM pgscale_internal.wait_profile()) = samples FROM pgscale.sampler_stats'), 't',
     'and sums are whole');
-is($db->sql(q{SELECT count(DISTINCT (application_name, client_addr)) <= 1000 FROM pgscale.wait_profile()
+is($db->sql(q{SELECT count(DISTINCT (application_name, client_addr)) <= 1000 FROM pgscale_internal.wait_profile()
     WHERE application_name IS NOT NULL}),
     't', 'within its bounds');
 $db->sampler('on');
@@ -76,12 +76,12 @@ my @renaming = map { session($node, user => $_) } ('one') x 4, ('two') x 4;
 $_->start(q{DO 'BEGIN LOOP PERFORM set_config($$application_name$$, current_user || (random() * 1e9)::int, false);
     PERFORM pg_sleep(0.001); END LOOP; END'}) for @renaming;
 $two->start(q{DO 'DECLARE found int; wrong int := 0; BEGIN WHILE EXISTS (SELECT FROM go_on) LOOP
-        SELECT count(*) INTO found FROM pgscale.wait_profile() p JOIN pg_roles r ON r.oid = p.userid
+        SELECT count(*) INTO found FROM pgscale_internal.wait_profile() p JOIN pg_roles r ON r.oid = p.userid
          WHERE rolname = $$one$$ AND application_name ~ $$^two[0-9]$$ OR rolname = $$two$$ AND application_name ~ $$^one[0-9]$$;
         wrong := wrong + found; END LOOP; PERFORM set_config($$my.wrong$$, wrong::text, false); END';
     SELECT current_setting('my.wrong')});
 my $names = sub { my $n = shift; until_true(sub { $db->sql('SELECT count(DISTINCT application_name)
-    FROM pgscale.wait_profile()') > $n }) or die 'no names' };
+    FROM pgscale_internal.wait_profile()') > $n }) or die 'no names' };
 for (1 .. ($ENV{PGSCALE_TEST_FULL} ? 20 : 5))
 {
     $names->(200);
@@ -99,7 +99,7 @@ $one->sql('SELECT pg_sleep(0.3)');
 $_->quit for $one, $two, $reader, $remote;
 $db = restarted($db, $node, 'fast', "pgscale.sampler_dimensions = ''");
 is($db->sql(slept('application_name IS NULL')), 't', 'the profile is kept without them');
-is($db->sql(q{SELECT count(*) FROM pgscale.wait_profile() WHERE application_name IS NOT NULL OR client_addr IS NOT NULL}), 0,
+is($db->sql(q{SELECT count(*) FROM pgscale_internal.wait_profile() WHERE application_name IS NOT NULL OR client_addr IS NOT NULL}), 0,
     'and has none if none is asked for');
 
 # A reload is enough. It counts for sessions whose status does not change, too, and what was counted before keeps what it had.
@@ -138,10 +138,10 @@ $one = session($node);
 $remote = session($node, host => '127.0.0.1');
 $_->sql('SET application_name = planned') for $one, $remote;
 seen_ok($one, q{application_name = 'planned' AND plan_id IS NULL}, 'a statement without an identifier');
-my $samples = q{SELECT sum(samples) FROM pgscale.wait_profile() WHERE event = 'PgSleep' AND application_name = 'planned'};
+my $samples = q{SELECT sum(samples) FROM pgscale_internal.wait_profile() WHERE event = 'PgSleep' AND application_name = 'planned'};
 my $before = $db->sql($samples);
 until_ok(sub { $remote->sql('SELECT pg_sleep(0.2)'); $db->sql($samples) > $before }, 'and one of a client by TCP');
-is($db->sql(q{SELECT count(*) FILTER (WHERE event = 'PgSleep'), count(client_addr) FROM pgscale.wait_profile()
+is($db->sql(q{SELECT count(*) FILTER (WHERE event = 'PgSleep'), count(client_addr) FROM pgscale_internal.wait_profile()
     WHERE application_name = 'planned' AND queryid IS NOT NULL}), '1|0',
         'which is one row with it where addresses are not asked for');
 
@@ -154,10 +154,10 @@ SKIP:
         seen_ok($one, "plan_id = @{[ -10000000000 * $plan ]} AND application_name = 'planned' AND queryid = " . $db->queryid($one),
             "time of plan $plan of the query");
     }
-    is($db->sql('SELECT count(DISTINCT plan_id), count(DISTINCT queryid) FROM pgscale.wait_profile() WHERE event = $$PgSleep$$
+    is($db->sql('SELECT count(DISTINCT plan_id), count(DISTINCT queryid) FROM pgscale_internal.wait_profile() WHERE event = $$PgSleep$$
         AND plan_id < 0'),
         '2|1', 'two plans of one query');
-    is($db->sql(q{SELECT count(*) FROM pgscale.wait_profile() WHERE plan_id IS NOT NULL AND (queryid IS NULL OR idle
+    is($db->sql(q{SELECT count(*) FROM pgscale_internal.wait_profile() WHERE plan_id IS NOT NULL AND (queryid IS NULL OR idle
         OR event = 'IdleInTransaction' OR application_name <> 'planned')}), 0,
             'of no time but that of statements, and of no other session');
     is($db->sql($twice), 0, 'the view adds them up');
@@ -165,9 +165,9 @@ SKIP:
     # Over a restart, and without
     $_->quit for $one, $remote;
     $db = restarted($db, $node);
-    is($db->sql('SELECT count(DISTINCT plan_id) FROM pgscale.wait_profile()'), 2, 'they are kept over a restart');
+    is($db->sql('SELECT count(DISTINCT plan_id) FROM pgscale_internal.wait_profile()'), 2, 'they are kept over a restart');
     $db = restarted($db, $node, 'fast', "pgscale.sampler_dimensions = ''");
-    is($db->sql('SELECT count(plan_id) FROM pgscale.wait_profile()'), 0, 'but not if nobody asks for them any more');
+    is($db->sql('SELECT count(plan_id) FROM pgscale_internal.wait_profile()'), 0, 'but not if nobody asks for them any more');
     is($db->sql(slept('true')), 't', 'only their time');
 }
 $node->stop;

@@ -278,7 +278,7 @@ for ([ 12, 17.25 ], [ 12.000001, 17.250001 ], [ undef, 12 ], [ 40, undef ], [ un
     my ($from, $to) = ($_->[0] // -1e9, $_->[1] // 1e9);
 
     is($db->sql("SELECT pid, s(sampled_at), backend_type, datid, userid, queryid, state, event_type, blocker_pid, root_pid
-        FROM pgscale.wait_history($since, $until)"),
+        FROM pgscale_internal.wait_history($since, $until)"),
         join("\n", map { join '|', @$_{qw(pid end)}, $kind{ $_->{kind} }, (map { $_ || '' } @$_{qw(datid userid queryid)}),
             'active', ($event{ $_->{event} } // ['Client'])->[0], $_->{blocker} // '', $_->{root} // '' }
             grep { $_->{end} >= $from && $_->{end} < $to } @samples),
@@ -287,11 +287,11 @@ for ([ 12, 17.25 ], [ 12.000001, 17.250001 ], [ undef, 12 ], [ 40, undef ], [ un
 
 # What the profile kept of it
 is($db->sql("SELECT queryid, event_type, samples, r6(wait_ms) || concat(application_name, client_addr, plan_id)
-    FROM pgscale.wait_profile() WHERE backend_type = 'client backend' AND queryid BETWEEN 1 AND 999 ORDER BY 1"),
+    FROM pgscale_internal.wait_profile() WHERE backend_type = 'client backend' AND queryid BETWEEN 1 AND 999 ORDER BY 1"),
     join("\n", map { join '|', $_->{queryid}, $event{ $_->{event} }[0], $_->{samples}, rounded($_->{ns} / 1e6) }
         sort { $a->{queryid} <=> $b->{queryid} } grep { $_->{queryid} > 0 && $_->{queryid} < 1000 } @places),
             'those stay that weigh most');
-is($db->sql("SELECT event, samples, r6(wait_ms), datid, userid, queryid FROM pgscale.wait_profile() WHERE backend_type = 'other'
+is($db->sql("SELECT event, samples, r6(wait_ms), datid, userid, queryid FROM pgscale_internal.wait_profile() WHERE backend_type = 'other'
     ORDER BY 1"),
     join("\n", map { join '|', $event{$_}[1], $others{$_}{samples}, rounded($others{$_}{ns} / 1e6), '', '', '' }
         sort { $event{$a}[1] cmp $event{$b}[1] } keys %others), 'the others are one row an event');
@@ -306,7 +306,7 @@ is($db->sql("SELECT backend_type, event, r6(wait_ms), r6(fraction::float8), datn
         'postgres', $my_name), 'the view, without what idles');
 is($db->sql('SELECT count(*) FROM (SELECT wait_ms - lag(wait_ms) OVER () AS more FROM pgscale.wait_profile) w WHERE more > 0'), 0,
     'longest first');
-is($db->sql("SELECT r6(sum(wait_ms)) FROM pgscale.wait_profile() WHERE event = 'ClientRead'
+is($db->sql("SELECT r6(sum(wait_ms)) FROM pgscale_internal.wait_profile() WHERE event = 'ClientRead'
     AND idle"), rounded($entries[146]{ns} / 1e6),
     'which the function has');
 
@@ -314,15 +314,15 @@ SKIP:
 {
     skip 'this server has no pg_stat_statements', 4 unless $statements;
 
-    is($db->sql("SELECT event_type, event, samples, calls, query FROM pgscale.query_waits() WHERE queryid = $known_query LIMIT 1"),
+    is($db->sql("SELECT event_type, event, samples, calls, query FROM pgscale_internal.query_waits() WHERE queryid = $known_query LIMIT 1"),
         "Lock|tuple|$entries[149]{samples}|3|SELECT \$1 AS asked, \$2", 'query_waits: with its calls and its text');
     is($db->sql("SELECT event, round(fraction::numeric, 6), round(wait_ms::numeric, 3),
         abs(total_time_ms / (SELECT total_plan_time + total_exec_time
-        FROM pg_stat_statements WHERE queryid = $known_query) - 1) < 1e-9 FROM pgscale.query_waits() WHERE queryid = $known_query"),
+        FROM pg_stat_statements WHERE queryid = $known_query) - 1) < 1e-9 FROM pgscale_internal.query_waits() WHERE queryid = $known_query"),
         join("\n", map { join '|', $event{ $_->{event} }[1], sprintf('%.6f', $_->{ns} / ($entries[148]{ns} + $entries[149]{ns})),
             sprintf('%.3f', $_->{ns} / 1e6), 't' } @entries[ 149, 148 ]),
         'the fraction is of the query, longest first');
-    is($db->sql('SELECT count(*), count(queryid), count(calls) FROM pgscale.query_waits()'), '98|97|2',
+    is($db->sql('SELECT count(*), count(queryid), count(calls) FROM pgscale.query_waits'), '98|97|2',
         'sessions without a query are there, and neither what idles nor a server process');
     is($db->sql("SELECT event, wait_ms, calls, query, datname FROM pgscale.query_waits WHERE queryid = $known_query LIMIT 1"),
         join('|', 'tuple', rounded(sprintf '%.1f', $entries[149]{ns} / 1e6), 3, 'SELECT $1 AS asked, $2', 'postgres'),
@@ -336,14 +336,14 @@ SKIP:
 my @idle = map { session($node, user => 'idler') } 1 .. 6;
 my $sleeper = session($node, user => 'bob');
 my $seen = q{SELECT sum(samples) FILTER (WHERE event = 'ClientRead'), coalesce(sum(samples) FILTER (WHERE event = 'PgSleep'), 0)
-    FROM pgscale.wait_profile()};
+    FROM pgscale_internal.wait_profile()};
 my @before = split /\|/, $db->sql($seen);
 $db->sampler('on');
 in_time_ok(sub {
     $sleeper->sql(q{SELECT format('SELECT pg_sleep(0.002)%s', repeat(', 1', i)) FROM generate_series(1, 100) i
 \gexec
 SELECT 1});
-    return $db->sql(q{SELECT evictions > 250 AND count(*) > 0 FROM pgscale.sampler_stats, pgscale.wait_profile()
+    return $db->sql(q{SELECT evictions > 250 AND count(*) > 0 FROM pgscale.sampler_stats, pgscale_internal.wait_profile()
         WHERE backend_type = 'other' AND event = 'ClientRead' GROUP BY evictions}) eq 't';
 }, 'the entry of those that idle is evicted');
 $db->sampler('off');
@@ -352,21 +352,21 @@ my ($read_samples, $sleep_samples) = map { $_->[1] - $_->[0] } map { [ $before[$
 cmp_ok($read_samples, '>', 5.5 * $ticks, 'they are counted at each tick');
 cmp_ok($sleep_samples, '<', 1.1 * $ticks, 'and as nothing else');
 is($db->sql('SELECT sum(p.samples) = s.samples, abs(sum(p.wait_ms) / s.wait_ms - 1) < 1e-9
-    FROM pgscale.wait_profile() p, pgscale_internal.sampler_stats() s GROUP BY s.samples, s.wait_ms'), 't|t', 'and it adds up');
+    FROM pgscale_internal.wait_profile() p, pgscale_internal.sampler_stats() s GROUP BY s.samples, s.wait_ms'), 't|t', 'and it adds up');
 
 # The ring of single samples was full many times over. Of the oldest look that is left some may be gone, so what is known
 # begins with its end.
-is($db->sql('SELECT count(*) FROM pgscale.wait_history()'), 30, 'the history has as many samples as it can');
-is($db->sql(q{SELECT count(*), min(at) = (SELECT min(sampled_at) FROM pgscale.wait_history()),
-    max(at + make_interval(secs => period_s)) >= (SELECT max(sampled_at) FROM pgscale.wait_history())
+is($db->sql('SELECT count(*) FROM pgscale_internal.wait_history()'), 30, 'the history has as many samples as it can');
+is($db->sql(q{SELECT count(*), min(at) = (SELECT min(sampled_at) FROM pgscale_internal.wait_history()),
+    max(at + make_interval(secs => period_s)) >= (SELECT max(sampled_at) FROM pgscale_internal.wait_history())
         FROM pgscale.past_coverage('-infinity')}), '1|t|t',
     'it is known from the oldest of them on');
 is($db->sql(q{SELECT count(*) > 0, count(*) FILTER (WHERE at < (SELECT min(at) FROM pgscale.past_coverage('-infinity')))
     FROM pgscale.past_waits()}), 't|0', 'which counts for nothing itself, as one that is not whole');
 # a row of what the timeline has in a minute and no sample may come with them
 is($db->sql(q{SELECT count(DISTINCT p.at) - h.n IN (0, 1, 2) FROM pgscale.past_waits() p CROSS JOIN
-    (SELECT count(DISTINCT sampled_at) FILTER (WHERE sampled_at > (SELECT min(sampled_at) FROM pgscale.wait_history())) AS n
-       FROM pgscale.wait_history() WHERE event <> 'ClientRead') h GROUP BY h.n}), 't', 'and each of the others does');
+    (SELECT count(DISTINCT sampled_at) FILTER (WHERE sampled_at > (SELECT min(sampled_at) FROM pgscale_internal.wait_history())) AS n
+       FROM pgscale_internal.wait_history() WHERE event <> 'ClientRead') h GROUP BY h.n}), 't', 'and each of the others does');
 
 ### The timeline's ring: an hour later the same places are used again, and what was in them is gone.
 

@@ -84,14 +84,14 @@ unlike(logged(), qr/canceling|background worker "pgscale/, 'nor does any of them
 $db->poll_ok(q{SELECT string_agg(format('%s: %s, %s', pid, c.backend_type, a.backend_type), '; ')
     FROM pgscale.wait_current c JOIN pg_stat_activity a USING (pid) WHERE c.backend_type IS DISTINCT FROM a.backend_type},
     'wait_current calls all processes as pg_stat_activity does', '');
-$db->poll_ok(q{SELECT string_agg(DISTINCT backend_type, ', ' ORDER BY backend_type) FROM pgscale.wait_profile()
+$db->poll_ok(q{SELECT string_agg(DISTINCT backend_type, ', ' ORDER BY backend_type) FROM pgscale_internal.wait_profile()
     WHERE backend_type IN ('pgscale writeback', 'pgscale sweeper 1', 'logical replication launcher') AND idle
       AND event_type IN ('Extension', 'Activity')},
     'so does the profile, which knows when they idle', 'logical replication launcher, pgscale sweeper 1, pgscale writeback');
 # By the client's address alone: what differs in its application is one row.
 $db->sql("SET application_name = '$_'; SELECT pg_sleep(0.05)") for 'one', 'two';
 is($db->sql(q{SELECT count(*) - count(DISTINCT (backend_type, datid, userid, queryid, event_type, event)), count(application_name)
-    FROM pgscale.wait_profile()}), '0|0', 'applications are not told apart where they are not asked for');
+    FROM pgscale_internal.wait_profile()}), '0|0', 'applications are not told apart where they are not asked for');
 $db->set("pgscale.$_", 'off') for 'sweeper', 'writeback';
 
 # A session that is stopped in the midst of a change of its status is read a hundred times in vain at each tick, and counted on.
@@ -101,7 +101,7 @@ SKIP:
     skip 'no compiler', 3 unless $hold;
     $db->sql("CREATE FUNCTION hold_status(text) RETURNS bool LANGUAGE c AS '$hold'");
     my $held = session($node);
-    my $counts = q{SELECT ticks, torn_reads, (SELECT sum(samples) FROM pgscale.wait_profile() WHERE event_type = 'CPU')
+    my $counts = q{SELECT ticks, torn_reads, (SELECT sum(samples) FROM pgscale_internal.wait_profile() WHERE event_type = 'CPU')
         FROM pgscale_internal.sampler_stats()};
     # it is seen at work before: what it was when it was read last is what it counts as
     $held->start("SELECT pg_sleep(0.5), hold_status('$file')");
@@ -119,7 +119,7 @@ SKIP:
 
 ### A profile that is too small
 
-my $totals = 'FROM pgscale.wait_profile() p, pgscale_internal.sampler_stats() s';
+my $totals = 'FROM pgscale_internal.wait_profile() p, pgscale_internal.sampler_stats() s';
 sub adds_up
 {
     my $name = shift;
@@ -151,22 +151,22 @@ in_time_ok(sub {
     $crowd[$_]->finish for grep { $_ % 2 } 0 .. $#crowd;
     $holder->sql('ROLLBACK');
     $crowd[$_]->finish for grep { $_ % 2 == 0 } 0 .. $#crowd;
-    return $round > 2 && $db->sql(q{SELECT evictions > 100 AND (SELECT sum(samples) > 100 FROM pgscale.wait_profile()
+    return $round > 2 && $db->sql(q{SELECT evictions > 100 AND (SELECT sum(samples) > 100 FROM pgscale_internal.wait_profile()
         WHERE event = 'PgSleep' AND backend_type = 'other') FROM pgscale.sampler_stats}) eq 't';
 }, 'entries are evicted, and what sleeps is among them');
 $db->sampler('off');
 adds_up('a profile that is too small');
-is($db->sql(q{SELECT count(*) FROM pgscale.wait_profile() WHERE userid = 'parser'::regrole AND event = 'PgSleep'}), 0,
+is($db->sql(q{SELECT count(*) FROM pgscale_internal.wait_profile() WHERE userid = 'parser'::regrole AND event = 'PgSleep'}), 0,
     'and no statement has the waits of others');
-is($db->sql(q{SELECT entries <= 100, (SELECT count(*) <= 100 FROM pgscale.wait_profile() WHERE backend_type <> 'other')
+is($db->sql(q{SELECT entries <= 100, (SELECT count(*) <= 100 FROM pgscale_internal.wait_profile() WHERE backend_type <> 'other')
     FROM pgscale.sampler_stats}), 't|t', 'it keeps to its size');
 is($db->sql(q{SELECT bool_and(datid IS NULL AND userid IS NULL AND queryid IS NULL), bool_and(event IS NOT NULL),
-    count(*) = count(DISTINCT (event_type, event)) FROM pgscale.wait_profile() WHERE backend_type = 'other'}),
+    count(*) = count(DISTINCT (event_type, event)) FROM pgscale_internal.wait_profile() WHERE backend_type = 'other'}),
     't|t|t', 'one row an event has what was evicted, and no more than the event');
 
 # A reset leaves nothing, and what follows adds up again.
 $db->sql('SELECT pgscale.reset($$sampler$$)');
-is($db->sql('SELECT ticks, samples, wait_ms, entries, evictions, (SELECT count(*) FROM pgscale.wait_profile()),
+is($db->sql('SELECT ticks, samples, wait_ms, entries, evictions, (SELECT count(*) FROM pgscale_internal.wait_profile()),
     (SELECT count(*) FROM pgscale.wait_history), (SELECT count(*) FROM pgscale.activity($$-infinity$$))
     FROM pgscale.sampler_stats'), '0|0|0|0|0|0|0|0', 'a reset empties all');
 $db->sampler('on');
@@ -174,7 +174,7 @@ $db->poll_ok('SELECT samples > 500 FROM pgscale.sampler_stats', 'samples');
 $db->sampler('off');
 adds_up('after a reset');
 is($db->sql(q{SELECT count(*), min(p.samples) > max(ticks) / 2, max(p.samples) <= max(ticks) FROM pgscale_internal.sampler_stats(),
-    (SELECT sum(samples) AS samples FROM pgscale.wait_profile()
+    (SELECT sum(samples) AS samples FROM pgscale_internal.wait_profile()
       WHERE backend_type IN ('checkpointer', 'background writer', 'walwriter') GROUP BY backend_type) p}), '3|t|t',
     'each process that idles has its own samples');
 is($db->sql(qq{SELECT sum(p.samples) > 10 * max(ticks) $totals WHERE backend_type = 'client backend'
@@ -185,7 +185,7 @@ is($db->sql(qq{SELECT sum(p.samples) > 10 * max(ticks) $totals WHERE backend_typ
 # entry among large ones. It is not taken from whatever lies in its place later.
 $db->sampler('on');
 my $parser = session($node, user => 'parser');
-my $parked = q{SELECT string_agg(DISTINCT event, ' ' ORDER BY event) FROM pgscale.wait_profile()
+my $parked = q{SELECT string_agg(DISTINCT event, ' ' ORDER BY event) FROM pgscale_internal.wait_profile()
     WHERE userid = 'parser'::regrole AND event IN ('CPU', 'relation') AND queryid IS NULL AND samples > 0};
 $holder->sql('BEGIN; LOCK TABLE locked');
 # once more where the sampler had no CPU while the statement had it
@@ -199,7 +199,7 @@ in_time_ok(sub {
 }, 'a statement that was on CPU and then waits, in parse analysis');
 # A statement that queues for CPU is on CPU for long, so how long the others sleep follows from that: eight sessions make
 # twice as much.
-my $sleep = $db->sql(q{SELECT greatest(0.01, max(wait_ms) / 4000) FROM pgscale.wait_profile()
+my $sleep = $db->sql(q{SELECT greatest(0.01, max(wait_ms) / 4000) FROM pgscale_internal.wait_profile()
     WHERE userid = 'parser'::regrole AND event = 'CPU' AND queryid IS NULL});
 in_time_ok(sub {
     $crowd[$_]->start(many(150) =~ s/0\.001/$sleep/r) for 0 .. 7;
@@ -211,7 +211,7 @@ $parser->finish;
 my $parsed = $db->queryid($parser);
 $db->poll_ok("SELECT count(*) FROM pgscale.wait_profile WHERE queryid = $parsed AND event = 'relation'", 'its wait is moved', 1);
 $db->sampler('off');
-is($db->sql("SELECT count(*) FROM pgscale.wait_profile() WHERE queryid = $parsed AND userid IS DISTINCT FROM 'parser'::regrole"), 0,
+is($db->sql("SELECT count(*) FROM pgscale_internal.wait_profile() WHERE queryid = $parsed AND userid IS DISTINCT FROM 'parser'::regrole"), 0,
     'and nothing that was not its own');
 adds_up('after that');
 

@@ -69,7 +69,7 @@ $db->poll_ok("SELECT starts > $starts AND pid <> $pid FROM pgscale.sampler_stats
 is(stats("starts - $starts, samples >= $samples, stats_reset = '$reset'"), '1|t|t', 'once, with what it had');
 ticks_on('and ticks');
 is($db->sql(q{SELECT count(*) > 0, count(*) = count(DISTINCT to_jsonb(p) - ARRAY['samples', 'wait_ms'])
-    FROM pgscale.wait_profile() p}), 't|t', 'and adds to the entries that it had');
+    FROM pgscale_internal.wait_profile() p}), 't|t', 'and adds to the entries that it had');
 
 # Many reloads
 $pid = stats('pid');
@@ -90,7 +90,7 @@ my @kernel_ms = kernel_ms();
 $db->sql('SELECT pgscale.reset($$sampler$$)');
 push @kernel_ms, kernel_ms();
 $sleeper->start('SELECT pg_sleep(600)');
-$db->poll_ok(q{SELECT sum(samples) > 5 FROM pgscale.wait_profile() WHERE event = 'PgSleep'}, 'a session that sleeps');
+$db->poll_ok(q{SELECT sum(samples) > 5 FROM pgscale_internal.wait_profile() WHERE event = 'PgSleep'}, 'a session that sleeps');
 # What is read of it is as of its last tick, which comes after this.
 $db->sql('CREATE TABLE earlier AS SELECT clock_timestamp() AS at');
 ticks_on('it ticks');
@@ -140,9 +140,9 @@ go_on();
 $resetting->finish;
 $db->poll_ok('SELECT ticks > 1 FROM pgscale.sampler_stats', 'ticks after the reset');
 $db->sampler('off');
-my $sleeps = $db->sql(q{SELECT sum(samples) FROM pgscale.wait_profile() WHERE event = 'PgSleep'});
+my $sleeps = $db->sql(q{SELECT sum(samples) FROM pgscale_internal.wait_profile() WHERE event = 'PgSleep'});
 cmp_ok($sleeps, '>', 1, 'one that sleeps has samples');
-is($db->sql(q{SELECT count(*) FROM pgscale.wait_history() WHERE event = 'PgSleep'}), $sleeps,
+is($db->sql(q{SELECT count(*) FROM pgscale_internal.wait_history() WHERE event = 'PgSleep'}), $sleeps,
     'the history has each of them since the reset');
 cancelled($db, $sleeper);
 $db->set("pgscale.$_") for qw(sampler_history_period sampler_period);

@@ -101,7 +101,7 @@ slept_ok('SELECT behind()', 'itself', 'and the one after that');
 slept_ok('SELECT deep()', 'deep, plain', 'and nested ones');
 
 # Parallel workers count for the nested statement that their leader is in.
-my $workers = q{SELECT string_agg(DISTINCT coalesce(queryid::text, 'none'), ' ') FROM pgscale.wait_profile()
+my $workers = q{SELECT string_agg(DISTINCT coalesce(queryid::text, 'none'), ' ') FROM pgscale_internal.wait_profile()
     WHERE backend_type = 'parallel worker' AND event = 'PgSleep'};
 in_time_ok(sub {
     $db->sql('SELECT pgscale.reset($$sampler$$)');
@@ -113,8 +113,8 @@ isnt($db->sql($workers), $db->queryid($other), 'their waits do not count for the
 # wait_current shows what is to be seen in pg_stat_activity, in any case
 $other->start('SELECT forever()');
 $db->poll_ok(q{SELECT waiting('PgSleep') LIKE '%forever%'}, 'a session within a nested statement');
-is($db->sql('SELECT c.queryid = a.query_id FROM pg_stat_activity a, pgscale.wait_current(a.pid) c
-    WHERE a.pid = ' . $other->pid), 't', 'wait_current shows the top-level one');
+is($db->sql('SELECT c.queryid = a.query_id FROM pg_stat_activity a, pgscale.wait_current c
+    WHERE c.pid = a.pid AND a.pid = ' . $other->pid), 't', 'wait_current shows the top-level one');
 
 # It dies there, and sessions take all places, its own included.
 $db->sql('SELECT pg_terminate_backend(' . $other->pid . ')');
@@ -134,7 +134,7 @@ is($db->sql(q{SELECT waiting('PgSleep')}), 'behind', 'do not inherit the stateme
 # A lock in a nested utility statement
 $db->sql('BEGIN; LOCK TABLE written IN ROW EXCLUSIVE MODE');
 $other->start('SELECT utility()');
-$db->poll_ok(q{SELECT max(samples) > 3 FROM pgscale.wait_profile() WHERE event = 'relation' AND queryid IS NOT NULL},
+$db->poll_ok(q{SELECT max(samples) > 3 FROM pgscale_internal.wait_profile() WHERE event = 'relation' AND queryid IS NOT NULL},
     'a wait for a lock');
 $db->sql('ROLLBACK');
 $other->finish;

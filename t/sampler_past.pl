@@ -24,7 +24,7 @@ $sleeper->sql(q{SET application_name = 'nightly'});
 # gap.
 $sleeper->start('SELECT pg_sleep(600)');
 $db->poll_ok(q{SELECT count(DISTINCT sampled_at) > 6 FROM pgscale.wait_history WHERE event = 'PgSleep'}, 'a session sleeps');
-is($db->sql(q{SELECT count(*) * 10 < (SELECT samples FROM pgscale.wait_profile()
+is($db->sql(q{SELECT count(*) * 10 < (SELECT samples FROM pgscale_internal.wait_profile()
         WHERE event = 'PgSleep' AND userid = 'sleeper'::regrole)
     FROM pgscale.wait_history WHERE event = 'PgSleep'}), 't', 'few of its samples are kept');
 my $sampler = $db->sql('SELECT pid FROM pgscale.sampler_stats');

@@ -84,7 +84,7 @@ is(join(' ', grep { /$acting|$inner/ && !/past_archive/ } @granted), '', 'and ca
 # pg_monitor reads all and acts on nothing.
 my (@views, @functions);
 push @{ $_->[1] eq 't' ? \@views : \@functions }, $_ for outcomes($session{observer}, 'true');
-cmp_ok(scalar @views, '>', 40, 'views');
+cmp_ok(scalar @views, '>', 30, 'views');
 cmp_ok(scalar @functions, '>', 100, 'functions');
 is(join(' ', map { "$_->[0]:$_->[2]" } grep {
         $_->[2] ne ($_->[0] =~ $hidden ? '42501'
@@ -113,7 +113,7 @@ SKIP:
     skip 'this server has no pg_stat_statements', 11 unless $statements;
 
     $db->sql('GRANT SELECT ON pgscale.query_waits TO granted;
-        GRANT EXECUTE ON FUNCTION pgscale.wait_profile(), pgscale.query_waits(),
+        GRANT EXECUTE ON FUNCTION pgscale_internal.wait_profile(), pgscale_internal.query_waits(),
             pgscale_internal.query_waits_statements(boolean), pgscale_internal.sampler_stats() TO granted');
     my ($granted, $observer) = @session{ 'granted', 'observer' };
     # again where the sampler had no CPU meanwhile
@@ -121,12 +121,12 @@ SKIP:
         $db->sql('SELECT pg_stat_statements_reset(); SELECT pgscale.reset($$sampler$$)');
         $db->sql('SELECT pg_sleep(0.2) AS secret');
         $granted->sql('SELECT pg_sleep(0.2) AS own, 1');
-        return $db->sql(q{SELECT count(*) FROM pgscale.query_waits() WHERE calls = 1 AND total_time_ms >= 200 AND wait_ms > 100
-            AND fraction > 0.5 AND query ~ 'secret|own'}) >= 2;
+        return $db->sql(q{SELECT count(*) FROM pgscale.query_waits WHERE calls = 1 AND total_time_ms >= 200 AND wait_ms > 100
+            AND fraction > 0.5 AND full_query ~ 'secret|own'}) >= 2;
     }, 'query_waits has what pg_stat_statements knows of a query');
     my $texts = q{SELECT string_agg(shown, '; ' ORDER BY shown COLLATE "C") FROM
-        (SELECT coalesce(nullif(query, '<insufficient privilege>'), 'HIDDEN')
-           FROM pgscale.query_waits() WHERE event = 'PgSleep') q (shown)};
+        (SELECT coalesce(nullif(full_query, '<insufficient privilege>'), 'HIDDEN')
+           FROM pgscale.query_waits WHERE event = 'PgSleep') q (shown)};
     is($db->sql('SELECT bool_and(q.stats_reset = s.stats_reset) FROM pgscale.query_waits q, pgscale.sampler_stats s'), 't',
         'since when');
     is($db->sql($texts), 'SELECT pg_sleep($1) AS own, $2; SELECT pg_sleep($1) AS secret', 'a superuser sees all texts');

@@ -24,12 +24,12 @@ my $db = session($node);
 my %reads = (
     profile => q{SELECT sum(samples), count(*) - count(DISTINCT to_jsonb(p) - ARRAY['samples', 'wait_ms'])
                + count(*) FILTER (WHERE samples < 0 OR wait_ms < 0 OR samples = 0 AND wait_ms = 0), sum(wait_ms)
-          FROM pgscale.wait_profile() p},
+          FROM pgscale_internal.wait_profile() p},
     # sessions that are always idle are seen in every tick: since some moment, all of them equally often
     idle => q{SELECT min(p.samples - s.samples)::numeric, (count(*) <> 12)::int
                + (max(p.samples - s.samples) > min(p.samples - s.samples))::int
                + (max(p.wait_ms - s.wait_ms) - min(p.wait_ms - s.wait_ms) > 0.001)::int
-          FROM pgscale.wait_profile() p JOIN since s USING (userid) WHERE p.event = 'ClientRead'},
+          FROM pgscale_internal.wait_profile() p JOIN since s USING (userid) WHERE p.event = 'ClientRead'},
     # samples in order, a process at most once a tick
     history => q{SELECT extract(epoch FROM max(sampled_at)), (count(*) > 200)::int
                + (count(*) <> count(DISTINCT (sampled_at, pid)))::int
@@ -102,7 +102,7 @@ for my $i (1 .. 12)
     }
     $db->sql("CREATE ROLE idle$i LOGIN");
     push @idle, session($node, user => "idle$i");
-    my $seen = "SELECT sum(samples) > 3 FROM pgscale.wait_profile() WHERE event = 'ClientRead' AND userid = 'idle$i'::regrole";
+    my $seen = "SELECT sum(samples) > 3 FROM pgscale_internal.wait_profile() WHERE event = 'ClientRead' AND userid = 'idle$i'::regrole";
     until_true(sub { $db->sql($seen) eq 't' }) or die "idle$i is not seen";
 }
 # since before anybody reads
@@ -112,7 +112,7 @@ for my $i (1, 2)
     push @waiters, session($node, user => "waiter$i");
     $waiters[-1]->sql('BEGIN; SELECT 1');
 }
-$db->poll_ok(q{SELECT count(DISTINCT userid) FROM pgscale.wait_history() WHERE event = 'IdleInTransaction'
+$db->poll_ok(q{SELECT count(DISTINCT userid) FROM pgscale_internal.wait_history() WHERE event = 'IdleInTransaction'
     AND userid IN ('waiter1'::regrole, 'waiter2'::regrole)}, 'two are idle in a transaction', 2);
 
 # Ten seconds after its first statement a session is woken once more, to send the statistics that it has kept back; where it
@@ -124,7 +124,7 @@ $db->poll_ok(q{SELECT count(DISTINCT userid) FROM pgscale.wait_history() WHERE e
     local $PostgreSQL::Test::Utils::timeout_default = 14;
     until_true(sub { !grep { sleeps($_) == $slept{$_} } @pids });
 }
-$db->sql(q{INSERT INTO since SELECT userid, samples, wait_ms FROM pgscale.wait_profile()
+$db->sql(q{INSERT INTO since SELECT userid, samples, wait_ms FROM pgscale_internal.wait_profile()
     JOIN pg_roles ON userid = pg_roles.oid WHERE event = 'ClientRead' AND rolname LIKE 'idle%'});
 
 my @sessions = map { session($node) } @readers;

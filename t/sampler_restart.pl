@@ -28,19 +28,19 @@ my $rows = qq{SELECT md5(string_agg(r::text, ' ' ORDER BY r::text COLLATE "C")) 
 my %all = (
     profile => qq{$rows (SELECT backend_type, datid, userid, queryid, event_type, $event, sum(samples),
         round(sum(wait_ms)::numeric, 3), idle
-        FROM pgscale.wait_profile() GROUP BY 1, 2, 3, 4, 5, 6, 9) r},
+        FROM pgscale_internal.wait_profile() GROUP BY 1, 2, 3, 4, 5, 6, 9) r},
     totals => 'SELECT samples, wait_ms, evictions, stats_reset FROM pgscale.sampler_stats',
     history => qq{$rows (SELECT sampled_at, pid, backend_type, datid, userid, queryid, state, event_type, $event, blocker_pid,
         root_pid
-        FROM pgscale.wait_history()) r},
+        FROM pgscale_internal.wait_history()) r},
     # which have time is by the seconds of the timeline, which end with the server; so only of what lasts
     applications => q{SELECT DISTINCT application_name FROM pgscale.past_waits('-infinity') WHERE event_type = 'Lock'},
     'known times' => q{SELECT at, round(period_s::numeric, 6) FROM pgscale.past_coverage('-infinity')});
 # after a restart, by the samples
 my $sampled = q{SELECT application_name, event_type, round(sum(wait_ms)::numeric, 3) FROM pgscale.past_waits('-infinity')
     WHERE event_type <> 'Extension' AND event !~ '^(pgscale|extension$)' GROUP BY 1, 2 ORDER BY 1, 2};
-my $left = q{SELECT concat_ws(' ', samples, (SELECT count(*) FROM pgscale.wait_profile()), (SELECT count(*)
-    FROM pgscale.wait_history()),
+my $left = q{SELECT concat_ws(' ', samples, (SELECT count(*) FROM pgscale_internal.wait_profile()), (SELECT count(*)
+    FROM pgscale_internal.wait_history()),
     (SELECT count(*) FROM pgscale.past_coverage('-infinity'))) FROM pgscale.sampler_stats};
 
 # Waits of several kinds and applications; a gap, so that there are two spans. The sampler is off afterwards, so that nothing moves.
@@ -217,9 +217,9 @@ for my $i (-1 .. max($#profiles, $#histories))
 write_bytes($profile_file, changed(in_profile($totals + 32, pack 'q', 0x7FFFFFFFFFFFF), $types, "\xff\xfe\0"));
 write_bytes($history_file, changed(in_history($first_sample, pack 'q', 2e17), $names, "\xff\xfe\0"));
 my ($found, $log) = alone($node, q{SELECT concat_ws(' ', stats_reset <= clock_timestamp(), samples,
-    (SELECT count(*) FROM pgscale.wait_profile() WHERE backend_type ~ '[^ -~]'),
+    (SELECT count(*) FROM pgscale_internal.wait_profile() WHERE backend_type ~ '[^ -~]'),
     (SELECT count(*) FROM pgscale.past_waits('-infinity', 'infinity') WHERE application_name ~ '[^ -~]'),
-    (SELECT count(*) FROM pgscale.wait_history(now() + interval '1 day')),
+    (SELECT count(*) FROM pgscale_internal.wait_history(now() + interval '1 day')),
     (SELECT count(*) > 0 FROM pgscale.activity('-infinity', 'infinity') WHERE event_type IS NOT NULL)) FROM pgscale.sampler_stats});
 unlike($log, qr/ignoring/, 'files from a clock that was ahead are taken');
 is($found, 't 3 0 0 1 t', 'and the profile has begun by now, the history can be read, and no name is no text');
@@ -245,7 +245,7 @@ write_bytes($history_file, history(60));
 $node->append_conf('postgresql.conf', "pgscale.sampler = off\npgscale.sampler_history_size = 30");
 $node->start;
 $db = session($node);
-is($db->sql('SELECT string_agg(pid::text, $$ $$) FROM pgscale.wait_history()'), join(' ', 31 .. 60),
+is($db->sql('SELECT string_agg(pid::text, $$ $$) FROM pgscale_internal.wait_history()'), join(' ', 31 .. 60),
     'a smaller history has the newest samples');
 is($db->sql(q{SELECT round(sum(period_s)) FROM pgscale.past_coverage('-infinity')}), 29, 'and nothing is known of the time before');
 is($db->sql(q{SELECT round(sum(wait_ms)) FROM pgscale.past_waits('-infinity')}), 29_000, 'and is added up as far as it goes');

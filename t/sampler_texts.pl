@@ -33,7 +33,7 @@ sub runs
     local $Test::Builder::Level = $Test::Builder::Level + 1;
 
     $session->start($text);
-    $db->poll_ok('SELECT count(*) FROM pgscale.wait_current(' . $session->pid . q{) WHERE event = 'PgSleep'}, $name, 1);
+    $db->poll_ok('SELECT count(*) FROM pgscale.wait_current WHERE pid = ' . $session->pid . q{ AND event = 'PgSleep'}, $name, 1);
     return $db->sql('SELECT query_id FROM pg_stat_activity WHERE state = $$active$$ AND pid = ' . $session->pid);
 }
 
@@ -78,7 +78,7 @@ SKIP:
     # wherever it is installed
     $db->sql('CREATE SCHEMA elsewhere; CREATE EXTENSION pg_stat_statements SCHEMA elsewhere; SET search_path = public, elsewhere');
     is($db->sql($text), 1, 'beside pg_stat_statements, which does not know it');
-    is($db->sql(qq{SELECT DISTINCT calls IS NULL, query ~ 'AS runaway' FROM pgscale.query_waits() WHERE queryid = $queryid}), 't|t',
+    is($db->sql(qq{SELECT DISTINCT calls IS NULL, full_query ~ 'AS runaway' FROM pgscale.query_waits WHERE queryid = $queryid}), 't|t',
         'query_waits has it');
     archives($queryid, 2);
     is($db->sql(q{SELECT count(*) FROM pgscale_internal.archive_query WHERE query ~ 'runaway'}), 1, 'and the archive');
@@ -95,7 +95,7 @@ SKIP:
     like($said, qr/NOTICE: .*texts of queries are missing.*\n(?:.*\n)*.*HINT: .*work_mem(?:.*\n)*0$/,
         'it is not read, and a notice says so');
     $db->sql('SET client_min_messages = warning');
-    is($db->sql(q{SELECT count(*) > 0 FROM pgscale.query_waits() WHERE calls > 0}), 't', 'counts are there');
+    is($db->sql(q{SELECT count(*) > 0 FROM pgscale.query_waits WHERE calls > 0}), 't', 'counts are there');
     # what a session shows has its constants
     archives("$queryid,$wanted", 3);
     is($db->sql(q{SELECT count(*) FROM pgscale_internal.archive_query WHERE day = '2020-03-03'}), 0,

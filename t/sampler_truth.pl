@@ -22,7 +22,7 @@ CREATE FUNCTION naps() RETURNS void LANGUAGE plpgsql AS 'BEGIN PERFORM count(*) 
 -- time and samples of an event, whoever's
 CREATE FUNCTION of_event(what text, OUT queryid bigint, OUT backend_type text, OUT samples bigint, OUT wait_ms float8)
 RETURNS SETOF record LANGUAGE sql AS $$
-    SELECT queryid, backend_type, sum(samples)::bigint, sum(wait_ms) FROM pgscale.wait_profile()
+    SELECT queryid, backend_type, sum(samples)::bigint, sum(wait_ms) FROM pgscale_internal.wait_profile()
      WHERE what IN (event_type, event_type || ':' || event, event) GROUP BY 1, 2
 $$;
 -- the queries that waited for it
@@ -49,7 +49,7 @@ for ([ 'Timeout:PgSleep', 'pg_sleep(0.5)' ], [ 'CPU', '(SELECT count(*) FROM gen
     }, "$event lasts as long as it did") or diag $db->sql("SELECT $truth, e, s FROM of_event('$event') e, pgscale.sampler_stats s");
     next if $event eq 'CPU';
     is($db->sql(q{SELECT DISTINCT datid = (SELECT oid FROM pg_database WHERE datname = current_database()),
-        userid = current_user::regrole FROM pgscale.wait_profile() WHERE event = 'PgSleep'}), 't|t', 'with its database and role');
+        userid = current_user::regrole FROM pgscale_internal.wait_profile() WHERE event = 'PgSleep'}), 't|t', 'with its database and role');
     # the latest may come a moment later than in the profile
     $db->poll_ok("SELECT count(*) = (SELECT sum(samples) FROM of_event('PgSleep')), count(DISTINCT pid), min(state)
         FROM pgscale.wait_history WHERE event = 'PgSleep' AND pid = " . $third->pid, 'and each sample in the history',
@@ -59,9 +59,9 @@ isnt($queryid{CPU}, $queryid{'Timeout:PgSleep'}, 'each has its query identifier'
 
 # Idle sessions
 # by the process, too: one that is not yet known by its name is not known to idle either
-is($db->sql('SELECT count(*) FROM pgscale.wait_profile JOIN pgscale.wait_profile() s USING (backend_type, event_type, event)
+is($db->sql('SELECT count(*) FROM pgscale.wait_profile JOIN pgscale_internal.wait_profile() s USING (backend_type, event_type, event)
     WHERE s.idle'), 0, 'no idle waits');
-$db->poll_ok(q{SELECT count(*) > 0 FROM pgscale.wait_profile() WHERE event_type = 'Client' AND event = 'ClientRead'
+$db->poll_ok(q{SELECT count(*) > 0 FROM pgscale_internal.wait_profile() WHERE event_type = 'Client' AND event = 'ClientRead'
     AND backend_type = 'client backend' AND queryid IS NULL AND idle}, 'the function has idle sessions');
 
 # A pause that a setting asks for is idle, but not a session's, whose statement takes longer by it
@@ -69,7 +69,7 @@ my $pauses = q{event IN ('CheckpointWriteDelay', 'VacuumDelay') AND backend_type
 $db->sql('CREATE TABLE paused AS SELECT generate_series(1, 3000) AS i');
 $other->start(q{SELECT pg_backup_start('paced', false)});
 $third->start('SET vacuum_cost_delay = 10; SET vacuum_cost_limit = 1; VACUUM paused');
-$db->poll_ok("SELECT string_agg(DISTINCT concat_ws(' ', backend_type, event, idle), ', ') FROM pgscale.wait_profile()
+$db->poll_ok("SELECT string_agg(DISTINCT concat_ws(' ', backend_type, event, idle), ', ') FROM pgscale_internal.wait_profile()
     WHERE $pauses",
     'pauses', 'checkpointer CheckpointWriteDelay t, client backend VacuumDelay f');
 is($db->sql("SELECT DISTINCT event FROM pgscale.wait_profile WHERE $pauses"), 'VacuumDelay', 'those on purpose are not shown');

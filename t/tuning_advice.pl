@@ -63,7 +63,7 @@ END { stop_load() }
 
 ### A load that changes many pages, with a checkpoint every few megabytes of WAL
 
-$db->poll_ok(q{SELECT until IS NOT NULL FROM pgscale.wal_efficiency}, 'records evidence');
+$db->poll_ok(q{SELECT until IS NOT NULL FROM pgscale.wal_efficiency()}, 'records evidence');
 $db->sql(q{CREATE TABLE load (id int PRIMARY KEY, n int, filler char(400));
     INSERT INTO load SELECT i, 0 FROM generate_series(0, 19999) i});
 start_load("\\set id random(0, 19999)\nUPDATE load SET n = n + 1 WHERE id = :id;\n" x 5, '-c', 3, '-R', 200);
@@ -93,13 +93,13 @@ in_time_ok(sub {
     ($wal_bytes, $since, $until, @rest) = split /\|/, $db->sql(q{SELECT wal_bytes, extract(epoch FROM since), extract(epoch FROM until),
         commits > 100, rewritten_fraction BETWEEN 0 AND 1, page_image_fraction > 0.3,
         written_exact = (pgscale_internal.major() >= 18), page_image_exact = (pgscale_internal.major() >= 19)
-        FROM pgscale.wal_efficiency});
+        FROM pgscale.wal_efficiency()});
     my @within = map { $_->[1] } grep { $_->[0] > $since + 2 && $_->[0] < $until - 2 } @wal;
     return @within >= 2 && $wal_bytes >= 0.6 * ($within[-1] - $within[0]);
-}, 'wal_efficiency: the WAL of its time') or diag $db->sql('SELECT row_to_json(w) FROM pgscale.wal_efficiency w');
+}, 'wal_efficiency: the WAL of its time') or diag $db->sql('SELECT row_to_json(w) FROM pgscale.wal_efficiency() w');
 cmp_ok($wal_bytes, '<=', 1.05 * ($wal[-1][1] - $db->sql("SELECT '$lsn'::pg_lsn - '0/0'")), 'and no more than there was');
-is("@rest", 't t t t t', 'and what it was') or diag $db->sql('SELECT row_to_json(w) FROM pgscale.wal_efficiency w');
-cmp_ok($db->sql('SELECT commits FROM pgscale.wal_efficiency'), '<=',
+is("@rest", 't t t t t', 'and what it was') or diag $db->sql('SELECT row_to_json(w) FROM pgscale.wal_efficiency() w');
+cmp_ok($db->sql('SELECT commits FROM pgscale.wal_efficiency()'), '<=',
     $db->sql('SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()') - $commits + 1000, 'no more commits than there were');
 SKIP:
 {
@@ -137,11 +137,11 @@ $waiter->sql(q{SET deadlock_timeout = '1ms'});
 $waiter->start('UPDATE load SET n = n WHERE id = 0');
 in_time_ok(sub { $db->sql(q{SELECT count(*) FROM pgscale.contention('8 seconds') WHERE event = 'transactionid' AND waiting_sessions >= 0.5
     AND meaning ~ 'row' AND now_possible IS NOT NULL AND cured_in IS NULL}) eq 1 }, 'contention: a row that is locked')
-  or diag $db->sql('SELECT row_to_json(c) FROM pgscale.contention c');
+  or diag $db->sql('SELECT row_to_json(c) FROM pgscale.contention() c');
 $holder->sql('COMMIT');
 $waiter->finish;
 $waiter->quit;
-is($db->sql(q{SELECT string_agg(c.event_type || ':' || c.event, ' ') FROM pgscale.contention c WHERE c.event NOT IN ('others', 'CPU')
+is($db->sql(q{SELECT string_agg(c.event_type || ':' || c.event, ' ') FROM pgscale.contention() c WHERE c.event NOT IN ('others', 'CPU')
     AND NOT EXISTS (SELECT FROM pgscale.wait_profile p WHERE p.event_type = c.event_type AND p.event = ANY (string_to_array(c.event, ', ')))}),
     '', 'each event is in wait_profile by the name that it has there') or diag $db->sql('SELECT DISTINCT event_type, event FROM pgscale.wait_profile');
 SKIP:
@@ -163,11 +163,11 @@ $holder->quit;
 $db->sql(q{SELECT pg_stat_reset_shared('wal'), pg_stat_reset_shared('bgwriter'), pg_stat_reset()});
 my $after = $db->sql('SELECT clock_timestamp()');
 # A session tells its commits once a second, so that a second of evidence may be without any.
-in_time_ok(sub { $db->sql("SELECT until > '$after'::timestamptz + '2 s' AND wal_bytes > 0 FROM pgscale.wal_efficiency") eq 't' },
+in_time_ok(sub { $db->sql("SELECT until > '$after'::timestamptz + '2 s' AND wal_bytes > 0 FROM pgscale.wal_efficiency()") eq 't' },
     'evidence goes on after a reset');
 is($db->sql(q{SELECT wal_bytes BETWEEN 0 AND 1e12 AND commits > 0 AND segment_switches_per_s >= 0 AND buffers_full_per_s >= 0
-    AND flush_fraction BETWEEN 0 AND 1 FROM pgscale.wal_efficiency}), 't', 'and has no negative differences')
-  or diag $db->sql(q{SELECT to_jsonb(e) FROM pgscale.wal_efficiency e});
+    AND flush_fraction BETWEEN 0 AND 1 FROM pgscale.wal_efficiency()}), 't', 'and has no negative differences')
+  or diag $db->sql(q{SELECT to_jsonb(e) FROM pgscale.wal_efficiency() e});
 stop_load();
 
 ### Sequential scans through their ring: a larger cache would win nothing. Parallel workers make them; or one process, of whose io

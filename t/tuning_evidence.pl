@@ -33,9 +33,9 @@ items_are(q{VALUES ('named', 'CPU', 'Queued', 100::float8), ('named', 'Lock', 't
     ('named', 'Timeout', 'PgSleep', 700), ('named', 'Client', 'IdleInTransaction', 900), ('named', 'IO', 'DataFileRead', 270),
     ('named', 'Client', 'ClientWrite', 130), ('named', 'IPC', 'of no kind', 20), ('named', 'IO', 'SlruRead', 9.9), ('named', 'IO', 'BufFileRead', 10)});
 is($db->sql(q{SELECT string_agg(concat_ws(' ', pgscale.wait_kind(event_type, split_part(event, ', ', 1)), fraction, waiting_sessions), ', ')
-    FROM pgscale.contention}),
+    FROM pgscale.contention()}),
     'cpu 0.15 3, data_read 0.135 2.7, lock_tuple 0.13 2.6, client 0.065 1.3, other_ipc 0.01 0.2, temp_file 0.005 0.1', 'contention')
-  or diag $db->sql('SELECT * FROM pgscale.contention');
+  or diag $db->sql('SELECT * FROM pgscale.contention()');
 
 sub evidence { my ($records, $at) = @_; $db->sql('DO $$ BEGIN ' . evidence_is($records, $at) . ' END $$'); return; }
 evidence([ { s => 60, sessions => 600, CPU => 200, LOCK_TUPLE => 10, DATA_READ => 270 },
@@ -60,7 +60,7 @@ for my $case ([ 'no counts', [ { s => 100, sessions => 1000, LOCK_TUPLE => 60 } 
         WHERE kind IN ('lock_manager', 'lock_tuple', 'cpu')}), $expected, "counts: $name");
 }
 evidence([ \%first ]);
-is($db->sql('SELECT evidence FROM pgscale.contention WHERE evidence IS NOT NULL') =~ s/: 2333.3\d*/: 2333.3/r, '{"long_waits": 3, "long_wait_ms": 2333.3}',
+is($db->sql('SELECT evidence FROM pgscale.contention() WHERE evidence IS NOT NULL') =~ s/: 2333.3\d*/: 2333.3/r, '{"long_waits": 3, "long_wait_ms": 2333.3}',
     'beside the share of the waits');
 
 # Windows
@@ -73,7 +73,7 @@ items_are(q{SELECT 'named', 'Lock', 'tuple', extract(epoch FROM clock_timestamp(
 is($db->sql(q{SELECT string_agg(round(waiting_sessions)::text, ' ' ORDER BY waiting_sessions)
     FROM (SELECT * FROM pgscale.contention('5 minutes') UNION ALL SELECT * FROM pgscale.contention()) c}), '3 6', 'contention of the window');
 items_are(q{VALUES ('other', NULL, NULL, 30::float8), ('named', 'Lock', 'tuple', 20)});
-is($db->sql('SELECT string_agg(event, $$ $$) FROM pgscale.contention'), 'others tuple', 'what the archive has as one row');
+is($db->sql('SELECT string_agg(event, $$ $$) FROM pgscale.contention()'), 'others tuple', 'what the archive has as one row');
 
 ### The WAL's efficiency
 
@@ -88,7 +88,7 @@ sub efficient
     local $Test::Builder::Level = $Test::Builder::Level + 1;
 
     $db->sql('DO $$ BEGIN ' . settings_are(%{ $session // {} }) . evidence_is([ { %wal, %{ $evidence // {} } } ]) . ' END $$');
-    my $found = $db->sql("SELECT $columns FROM pgscale.wal_efficiency");
+    my $found = $db->sql("SELECT $columns FROM pgscale.wal_efficiency()");
     $db->sql('DO $$ BEGIN ' . settings_are(%restore) . ' END $$') if %restore;
     return ref $expected ? like($found, $expected, "wal_efficiency: $name") : is($found, $expected, "wal_efficiency: $name");
 }
@@ -127,7 +127,7 @@ for my $case ([ 60, '2|0.2|4|0.05' ], [ 59, '2|0.2||' ])
     my %before = (%wal, s => $seconds, wal_sync_us => 1_200_000, WAL_SYNC => 45, WAL_WRITE => 0, WAL_WRITE_LOCK => 5);
 
     evidence([ \%before, { %wal, wal_sync_us => 9e9 }, \%wal ], q{clock_timestamp() - (ARRAY[11, 9, 0])[i] * interval '1 minute'});
-    is($db->sql('SELECT flush_ms, flush_fraction, usual_flush_ms, usual_flush_fraction FROM pgscale.wal_efficiency'), $expected,
+    is($db->sql('SELECT flush_ms, flush_fraction, usual_flush_ms, usual_flush_fraction FROM pgscale.wal_efficiency()'), $expected,
         "what is usual, of $seconds s");
 }
 

@@ -24,7 +24,7 @@ INSERT = "INSERT INTO {} (item) SELECT 'x' FROM generate_series(1, 200);\n"
 # of all the time of sessions that worked
 WAITING = """
     SELECT coalesce(sum(wait_ms) FILTER (WHERE event_type = 'LWLock') / sum(wait_ms), 0)
-      FROM pgscale.wait_profile() WHERE backend_type = 'client backend' AND NOT idle AND event_type <> 'Client'"""
+      FROM pgscale_internal.wait_profile() WHERE backend_type = 'client backend' AND NOT idle AND event_type <> 'Client'"""
 TRANCHE = "SELECT tranche FROM pgscale.lwlock_tranches LIMIT 1"
 HOT = "SELECT relation, page_kind, all_waiters FROM pgscale.hot_buffers ORDER BY all_waiters DESC LIMIT 1"
 

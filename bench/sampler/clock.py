@@ -52,7 +52,7 @@ def backends(control):
 
 def cpu_ms(control, user, events):
     return float(value(control, """
-        SELECT coalesce(sum(wait_ms), 0) FROM pgscale.wait_profile() p JOIN pg_roles r ON r.oid = p.userid
+        SELECT coalesce(sum(wait_ms), 0) FROM pgscale_internal.wait_profile() p JOIN pg_roles r ON r.oid = p.userid
          WHERE rolname = %s AND event_type = 'CPU' AND event ~ %s""", user, f"^({events})$"))
 
 
@@ -60,7 +60,7 @@ def in_rows_ms(control, tool):
     """All that it tells of the sessions, idle or not."""
     if tool is Pgscale:
         return float(value(control, """
-            SELECT sum(wait_ms) FROM pgscale.wait_profile() p JOIN pg_roles r ON r.oid = p.userid
+            SELECT sum(wait_ms) FROM pgscale_internal.wait_profile() p JOIN pg_roles r ON r.oid = p.userid
              WHERE rolname ~ '^session'"""))
     return PERIOD * float(value(control, """
         SELECT sum(p.count) FROM pg_wait_sampling_profile p JOIN pg_stat_activity a USING (pid)

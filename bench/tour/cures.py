@@ -20,7 +20,7 @@ SETTINGS = {"shared_preload_libraries": "pgscale", "shared_buffers": "1540MB", "
 # of the time of sessions within their statements; kinds as in wait_meanings
 KINDS = """
     SELECT coalesce(sum(wait_ms) FILTER (WHERE pgscale.wait_kind(event_type, event) = ANY (%s)) / sum(wait_ms), 0)
-      FROM pgscale.wait_profile()
+      FROM pgscale_internal.wait_profile()
      WHERE backend_type = 'client backend' AND NOT idle AND event_type NOT IN ('Client', 'Extension')"""
 PARTITIONS = 50
 STATUS_ROWS = 150000

@@ -186,7 +186,7 @@ archive_health(PgscaleHealth *health)
 static const char *const asks[] = {
 	"pgscale_internal.connections_peak", "pgscale.node_identity", "pgscale.relocation_jobs",
 	"pgscale_internal.past_queries", "pgscale_internal.sampler_stats", "pgscale_internal.sweeper_stats",
-	"pgscale.wait_history", "pgscale.wait_profile", "pgscale_internal.writeback_stats", NULL
+	"pgscale_internal.wait_history", "pgscale_internal.wait_profile", "pgscale_internal.writeback_stats", NULL
 };
 
 const PgscaleModule pgscale_archive_module = {

@@ -99,7 +99,7 @@ AS $$
         SELECT row_number() OVER () AS n, g.*
           FROM (SELECT p.backend_type, p.datid, p.userid, p.application_name, p.queryid, p.event_type, p.event,
                        sum(p.wait_ms) AS ms
-                  FROM pgscale.wait_profile() p
+                  FROM pgscale_internal.wait_profile() p
                  WHERE NOT p.idle
                  GROUP BY 1, 2, 3, 4, 5, 6, 7) g),
     deltas AS MATERIALIZED (
@@ -137,7 +137,7 @@ AS $$
                        CASE WHEN h.root_pid = 0 THEN 'prepared transaction'
                             ELSE h.root_pid || coalesce(' ' || nullif(h.root_application_name, ''), '') END AS blocker,
                        count(*)::double precision AS samples
-                  FROM pgscale.wait_history(since, NULL::timestamptz) h
+                  FROM pgscale_internal.wait_history(since, NULL::timestamptz) h
                  WHERE h.event_type = 'Lock'
                    AND EXISTS (SELECT FROM changed c WHERE c.event_type = 'Lock')
                  GROUP BY 1, 2) r)

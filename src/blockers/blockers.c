@@ -8,7 +8,7 @@
  * otherwise the first of the queue.  So the queue of a lock is one level, however long
  * it is. blocked_by lists all blockers.
  *
- * Statements and states are not read here: pgscale.blockers() joins pg_stat_activity,
+ * Statements and states are not read here: pgscale.blockers joins pg_stat_activity,
  * which knows which role may see them.
  *
  * Portions Copyright (c) 2026, pgscale contributors

@@ -12,7 +12,7 @@ COMMENT ON FUNCTION pgscale_internal.lock_waits() IS 'the graph that blockers sh
 GRANT EXECUTE ON FUNCTION pgscale_internal.lock_waits() TO pg_monitor;
 
 -- Each transaction with its row of pg_stat_activity, which hides other users' texts by its own rules.
-CREATE FUNCTION pgscale.blockers(
+CREATE FUNCTION pgscale_internal.blockers(
     OUT pid integer, OUT gid text, OUT depth integer, OUT waiters integer, OUT waited_ms double precision,
     OUT waits_for text, OUT state text, OUT datname name, OUT usename name, OUT application_name text,
     OUT backend_type text, OUT query text, OUT transaction_ms double precision,
@@ -56,16 +56,20 @@ BEGIN ATOMIC
       LEFT JOIN prepared rp ON rp.transaction = w.root_prepared_xid
      ORDER BY w.ordinality;
 END;
-COMMENT ON FUNCTION pgscale.blockers() IS 'present lock waits and their blockers, as a forest, each root before its waiters';
-GRANT EXECUTE ON FUNCTION pgscale.blockers() TO pg_monitor;
+COMMENT ON FUNCTION pgscale_internal.blockers() IS 'the rows of pgscale.blockers';
+GRANT EXECUTE ON FUNCTION pgscale_internal.blockers() TO pg_monitor;
 
 CREATE VIEW pgscale.blockers AS
     SELECT repeat('  ', least(b.depth, 10)) || coalesce(b.pid::text, 'prepared ' || pgscale_internal.clean_line(b.gid, 20), 'prepared')
                || CASE WHEN b.cycle THEN ' (cycle)' ELSE '' END AS process,
            b.waiters, round(b.waited_ms) AS waited_ms,
            coalesce('waits for ' || b.waits_for, b.state) AS activity,
-           b.application_name, pgscale_internal.clean_line(b.query, 30) AS query
-      FROM pgscale.blockers() WITH ORDINALITY b
+           b.application_name, pgscale_internal.clean_line(b.query, 30) AS query,
+           b.pid, b.gid, b.depth, b.waits_for, b.state, b.datname, b.usename, b.backend_type,
+           round(b.transaction_ms) AS transaction_ms, b.root_pid, b.root_gid, b.root_state, b.root_application_name,
+           round(b.root_transaction_ms) AS root_transaction_ms, b.locktype, b.mode, b.relation, b.wait_start, b.waiting_pid,
+           b.cycle, b.blocked_by, b.query AS full_query, b.root_query
+      FROM pgscale_internal.blockers() WITH ORDINALITY b
      ORDER BY b.ordinality;
 COMMENT ON VIEW pgscale.blockers IS 'present lock waits and their blockers, as a tree, each root before its waiters';
 GRANT SELECT ON pgscale.blockers TO pg_monitor;
@@ -77,3 +81,30 @@ COMMENT ON COLUMN pgscale.blockers.activity IS
 COMMENT ON COLUMN pgscale.blockers.application_name IS 'name of the application';
 COMMENT ON COLUMN pgscale.blockers.query IS
 'beginning of the statement that runs or ran last; <insufficient privilege> for other users'' without pg_read_all_stats';
+COMMENT ON COLUMN pgscale.blockers.pid IS
+'process ID; of a parallel query its leader, or one of its workers if the leader has ended; NULL for a prepared transaction';
+COMMENT ON COLUMN pgscale.blockers.gid IS 'identifier of a prepared transaction';
+COMMENT ON COLUMN pgscale.blockers.depth IS 'number of levels below the root';
+COMMENT ON COLUMN pgscale.blockers.waits_for IS 'awaited lock, in words; NULL for a root';
+COMMENT ON COLUMN pgscale.blockers.state IS 'as in pg_stat_activity; prepared, or the type of a process that has none';
+COMMENT ON COLUMN pgscale.blockers.datname IS 'name of the database; NULL if the process has none';
+COMMENT ON COLUMN pgscale.blockers.usename IS 'name of the session user, or owner of the prepared transaction; NULL if the process has none';
+COMMENT ON COLUMN pgscale.blockers.backend_type IS 'kind of process as in pg_stat_activity';
+COMMENT ON COLUMN pgscale.blockers.transaction_ms IS 'age of its transaction, in milliseconds';
+COMMENT ON COLUMN pgscale.blockers.root_pid IS 'process ID of the root of this tree; NULL for a prepared transaction';
+COMMENT ON COLUMN pgscale.blockers.root_gid IS 'identifier of the root that is a prepared transaction';
+COMMENT ON COLUMN pgscale.blockers.root_state IS 'state of the root';
+COMMENT ON COLUMN pgscale.blockers.root_application_name IS 'name of the root''s application';
+COMMENT ON COLUMN pgscale.blockers.root_transaction_ms IS 'age of the root''s transaction, in milliseconds';
+COMMENT ON COLUMN pgscale.blockers.locktype IS 'type of the lock as in pg_locks; the wait event, if it does not wait for a lock';
+COMMENT ON COLUMN pgscale.blockers.mode IS 'mode of the lock as in pg_locks';
+COMMENT ON COLUMN pgscale.blockers.relation IS
+'relation of the lock or of the awaited row; the catalog, if locktype is object; NULL in another database';
+COMMENT ON COLUMN pgscale.blockers.wait_start IS 'when the wait began; NULL for a moment after that';
+COMMENT ON COLUMN pgscale.blockers.waiting_pid IS 'process ID of the process that waits; may be a parallel worker';
+COMMENT ON COLUMN pgscale.blockers.cycle IS
+'whether it waits for itself behind others: a deadlock, unless the server can reorder a queue';
+COMMENT ON COLUMN pgscale.blockers.blocked_by IS
+'all its blockers, as in pg_blocking_pids(): holders, then waiters ahead in the queue; 100 at most; 0 for prepared transactions';
+COMMENT ON COLUMN pgscale.blockers.full_query IS 'the statement, up to 2,000 characters';
+COMMENT ON COLUMN pgscale.blockers.root_query IS 'the root''s statement, up to 2,000 characters';

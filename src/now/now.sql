@@ -208,7 +208,7 @@ SET extra_float_digits = 1
 SET jit = off
 AS $$
     WITH waited AS MATERIALIZED (
-        SELECT h.pid, h.event, max(h.sampled_at) AS at FROM pgscale.wait_history(clock_timestamp() - interval '10 s', NULL) h
+        SELECT h.pid, h.event, max(h.sampled_at) AS at FROM pgscale_internal.wait_history(clock_timestamp() - interval '10 s', NULL) h
          WHERE watched AND h.event_type = 'Lock' GROUP BY 1, 2)
     SELECT coalesce(jsonb_agg(jsonb_build_object(
                'pid', r.pid, 'waiters', r.waiters, 'rows', r.row_waiters, 'longest_s', r.longest_ms / 1e3, 'locktype', r.locktype,
@@ -264,7 +264,7 @@ SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
     WITH wait AS MATERIALIZED (
-        SELECT b.blocked_by, b.waited_ms / 1e3 AS s FROM pgscale.blockers() b WHERE conflict = 'lock' AND b.pid = startup_pid),
+        SELECT b.blocked_by, b.waited_ms / 1e3 AS s FROM pgscale_internal.blockers() b WHERE conflict = 'lock' AND b.pid = startup_pid),
     session AS (
         SELECT a.pid, a.state, a.wait_event_type, a.wait_event, a.xact_start,
                row_number() OVER (PARTITION BY a.datid, a.backend_xmin IS NULL ORDER BY age(a.backend_xmin) DESC, a.xact_start) AS by_snapshot,

@@ -234,7 +234,7 @@ cure_blocker(PgscaleNowFinding *f, const PgscaleNowSession *root)
 		cure_prepared(f, root);
 	else if (is_replay(root))
 		pgscale_now_cure(f, "reads only; the lock is a transaction's of the primary, and ends with that",
-						 "SELECT * FROM pgscale.blockers");
+						 "SELECT process, waiters, activity, query FROM pgscale.blockers");
 	else if (!can_be_ended(root))
 		pgscale_now_cure(f, psprintf("reads only; then end the %s where it was started", root->backend_type),
 						 "SELECT * FROM pg_stat_activity WHERE pid = %d", root->pid);
@@ -379,7 +379,7 @@ add_maintenance(PgscaleNowFindings *found, const PgscaleNowSession *root)
 										   gate_text(root), pgscale_now_who(root));
 
 	f->pid = root->pid;
-	pgscale_now_cure(f, "reads only; the command goes on by itself when that transaction ends", "SELECT * FROM pgscale.blockers");
+	pgscale_now_cure(f, "reads only; the command goes on by itself when that transaction ends", "SELECT process, waiters, activity, query FROM pgscale.blockers");
 	put_root_numbers(f, root);
 }
 
@@ -421,7 +421,7 @@ find_blocker(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 								root->holders > 1 ? psprintf(" and %.0f more", root->holders - 1) : "", doing);
 			f->pid = is_replay(root) ? 0 : root->pid;
 			if (root->holders > 1)
-				pgscale_now_cure(f, "reads only; each of them is in the way: all must end", "SELECT * FROM pgscale.blockers() WHERE waiters > 0");
+				pgscale_now_cure(f, "reads only; each of them is in the way: all must end", "SELECT process, waiters, activity, query FROM pgscale.blockers WHERE waiters > 0");
 			else
 				cure_blocker(f, root);
 			put_root_numbers(f, root);

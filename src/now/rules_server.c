@@ -237,7 +237,7 @@ add_lock_conflict(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 	if (holder)
 		cure_conflict(f, holder);
 	else
-		pgscale_now_cure(f, "reads only; then cancel the root", "SELECT * FROM pgscale.blockers");
+		pgscale_now_cure(f, "reads only; then cancel the root", "SELECT process, waiters, activity, query FROM pgscale.blockers");
 	pgscale_now_number(f, "waited_s", e->conflict_s);
 	return f;
 }

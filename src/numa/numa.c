@@ -182,6 +182,12 @@ look_at_some(const PgscaleNumaMapping *mapping, char *first, int64 pages, Places
 	}
 }
 
+static Datum
+four_decimals(double fraction)
+{
+	return Float8GetDatum(rint(fraction * 1e4) / 1e4);
+}
+
 /*
  * pgscale.numa_buffers(everything): shared buffers by node, one row each, and one
  * with a null node for those that are not in memory.
@@ -243,16 +249,16 @@ pgscale_numa_buffers(PG_FUNCTION_ARGS)
 
 			values[1] = Int64GetDatum((int64) (rint(to * pages) - rint(from * pages)));
 			values[2] = Int64GetDatum((int64) (rint(to * bytes) - rint(from * bytes)));
-			values[3] = Float8GetDatum((double) places.pages[at] / SAMPLE);
-			values[4] = Float8GetDatum(interval.low);
-			values[5] = Float8GetDatum(interval.high);
+			values[3] = four_decimals((double) places.pages[at] / SAMPLE);
+			values[4] = four_decimals(interval.low);
+			values[5] = four_decimals(interval.high);
 			seen += places.pages[at];
 		}
 		else
 		{
 			values[1] = Int64GetDatum(places.pages[at]);
 			values[2] = Int64GetDatum(places.bytes[at]);
-			values[3] = values[4] = values[5] = Float8GetDatum((double) places.bytes[at] / bytes);
+			values[3] = values[4] = values[5] = four_decimals((double) places.bytes[at] / bytes);
 		}
 		values[6] = BoolGetDatum(sampled);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);

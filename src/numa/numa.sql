@@ -29,18 +29,3 @@ LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 4;
 COMMENT ON FUNCTION pgscale.numa_buffers(boolean) IS
 'shared buffers by NUMA node; NULL for pages that are not in memory; of a sample unless everything is true';
 GRANT EXECUTE ON FUNCTION pgscale.numa_buffers(boolean) TO pg_monitor;
-
-CREATE VIEW pgscale.numa_buffers AS
-    SELECT node, pages, bytes, round(fraction * 10000) / 10000 AS fraction,
-           round(fraction_low * 10000) / 10000 AS fraction_low,
-           round(fraction_high * 10000) / 10000 AS fraction_high, sampled
-      FROM pgscale.numa_buffers();
-COMMENT ON VIEW pgscale.numa_buffers IS 'shared buffers by NUMA node; NULL for pages that are not in memory; of a sample if they are large';
-GRANT SELECT ON pgscale.numa_buffers TO pg_monitor;
-COMMENT ON COLUMN pgscale.numa_buffers.node IS 'number of the node; NULL for pages that are not in memory';
-COMMENT ON COLUMN pgscale.numa_buffers.pages IS 'number of the kernel''s pages in which shared buffers lie';
-COMMENT ON COLUMN pgscale.numa_buffers.bytes IS 'size of the shared buffers';
-COMMENT ON COLUMN pgscale.numa_buffers.fraction IS 'fraction of all shared buffers, 0 to 1';
-COMMENT ON COLUMN pgscale.numa_buffers.fraction_low IS 'lower end of the 95 % interval of fraction';
-COMMENT ON COLUMN pgscale.numa_buffers.fraction_high IS 'upper end of the 95 % interval of fraction';
-COMMENT ON COLUMN pgscale.numa_buffers.sampled IS 'whether random pages were examined instead of all';

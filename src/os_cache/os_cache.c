@@ -301,7 +301,7 @@ put_fork(ReturnSetInfo *rsinfo, const Storage *storage, ForkNumber number, const
 	pfree(DatumGetPointer(values[1]));
 }
 
-/* pgscale.relation_os_cache(relation): one row a fork; NULL: of all relations. */
+/* pgscale_internal.relation_os_cache(relation): one row a fork; NULL: of all relations. */
 Datum
 pgscale_relation_os_cache(PG_FUNCTION_ARGS)
 {
@@ -458,7 +458,7 @@ os_cache_health(PgscaleHealth *health)
 	}
 }
 
-/* What the view asks of other features, in SQL. */
+/* What relation_os_cache() asks of other features, in SQL. */
 static const char *const asks[] = {"pgscale_internal.relation_buffers", NULL};
 
 const PgscaleModule pgscale_os_cache_module = {

@@ -385,7 +385,7 @@ BEGIN
       FROM (SELECT ARRAY[repeat('> ', least(b.depth, 8)) || coalesce(b.pid::text, 'prepared ' || b.gid),
                          b.waiters::text, b.waited_ms::text, coalesce('waits for ' || b.waits_for, b.state),
                          b.application_name, pgscale_internal.clean_statement(b.query)] AS row, row_number() OVER () AS n
-              FROM pgscale.blockers() b LIMIT 30) b;
+              FROM pgscale_internal.blockers() b LIMIT 30) b;
     RETURN CASE WHEN item.rows > 0 THEN item.now
                 ELSE body || pgscale_internal.report_paragraph(format, 'At this moment no process waits for a lock.', 'note'::text) END;
 END
@@ -485,7 +485,7 @@ BEGIN
                 ARRAY[item.timed::text, item.requested::text, item.buffers::text, item.write_ms::text, item.sync_ms::text,
                       date_trunc('second', item.stats_reset)::text]);
     BEGIN
-        body := body || pgscale_internal.report_paragraph(format, (SELECT w.reason FROM pgscale.wal_efficiency w), ''::text);
+        body := body || pgscale_internal.report_paragraph(format, (SELECT w.reason FROM pgscale.wal_efficiency() w), ''::text);
     EXCEPTION
         -- its evidence needs preload
         WHEN object_not_in_prerequisite_state OR insufficient_privilege THEN NULL;

@@ -18,7 +18,7 @@
 
 static const char *const asks[] = {
 	"pgscale.activity", "pgscale.advice", "pgscale.apply", "pgscale.archive_changes", "pgscale.archive_minutes",
-	"pgscale_internal.blocker_profile", "pgscale.blockers", "pgscale.buffer_usage_sample",
+	"pgscale_internal.blocker_profile", "pgscale_internal.blockers", "pgscale.buffer_usage_sample",
 	"pgscale_internal.clock_sweep", "pgscale_internal.connections",
 	"pgscale_internal.connections_by_application", "pgscale.diagnosis", "pgscale_internal.health",
 	"pgscale.node_identity", "pgscale.past_coverage", "pgscale_internal.past_items",

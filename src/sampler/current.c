@@ -72,17 +72,11 @@ put_proc(ReturnSetInfo *rsinfo, const PgscaleProc *proc)
 	pgscale_row_end(&row, rsinfo);
 }
 
-/*
- * pgscale.wait_current(pid): one row for the process, or for every one if
- * pid is NULL.
- */
+/* pgscale.wait_current: one row for each process. */
 Datum
 pgscale_wait_current(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	bool		all = PG_ARGISNULL(0);
-	int			pid = all ? 0 : PG_GETARG_INT32(0);
-	bool		seen = false;
 
 	InitMaterializedSRF(fcinfo, 0);
 	for (int slot = 0; slot < pgscale_procs_count(); slot++)
@@ -91,18 +85,9 @@ pgscale_wait_current(PG_FUNCTION_ARGS)
 		bool		changed;
 		uint64		retries = 0;
 
-		if (!pgscale_procs_read(slot, &proc, &changed, &retries) ||
-			(!all && proc.pid != pid))
-			continue;
-		seen = true;
-		put_proc(rsinfo, &proc);
+		if (pgscale_procs_read(slot, &proc, &changed, &retries))
+			put_proc(rsinfo, &proc);
 	}
-
-	if (!all && !seen)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("no server process has PID %d", pid),
-				 errhint("pgscale.wait_current lists the processes.")));
 	return (Datum) 0;
 }
 

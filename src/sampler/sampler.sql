@@ -1,23 +1,22 @@
 -- Current waits of the server's processes, and statistics of the sampler.
 
-CREATE FUNCTION pgscale.wait_current(
-    pid integer DEFAULT NULL,
+CREATE FUNCTION pgscale_internal.wait_current(
     OUT pid integer, OUT backend_type text, OUT leader_pid integer,
     OUT datid oid, OUT userid oid, OUT queryid bigint, OUT state text,
     OUT event_type text, OUT event text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_wait_current'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION pgscale.wait_current(integer) IS 'what a server process, or every one, waits for at this moment; needs no preload';
-GRANT EXECUTE ON FUNCTION pgscale.wait_current(integer) TO pg_monitor;
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pgscale_internal.wait_current() IS 'the rows of pgscale.wait_current';
+GRANT EXECUTE ON FUNCTION pgscale_internal.wait_current() TO pg_monitor;
 
 CREATE VIEW pgscale.wait_current AS
     SELECT c.pid, c.backend_type, c.state, c.event_type, c.event, pgscale_internal.foreign_name(d.datname) AS datname,
            pgscale_internal.foreign_name(u.rolname) AS usename, c.leader_pid, c.queryid, c.datid, c.userid
-      FROM pgscale.wait_current() c
+      FROM pgscale_internal.wait_current() c
       LEFT JOIN pg_database d ON d.oid = c.datid
       LEFT JOIN pg_roles u ON u.oid = c.userid;
-COMMENT ON VIEW pgscale.wait_current IS 'what every server process waits for at this moment';
+COMMENT ON VIEW pgscale.wait_current IS 'what every server process waits for at this moment; needs no preload';
 GRANT SELECT ON pgscale.wait_current TO pg_monitor;
 COMMENT ON COLUMN pgscale.wait_current.pid IS 'process ID';
 COMMENT ON COLUMN pgscale.wait_current.backend_type IS 'kind of process as in pg_stat_activity; also parallel worker and unknown';

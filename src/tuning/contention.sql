@@ -273,8 +273,8 @@ GRANT EXECUTE ON FUNCTION pgscale_internal.tuning_since(interval) TO pg_monitor;
 CREATE FUNCTION pgscale.contention(
     duration interval DEFAULT '10 minutes',
     OUT event_type text, OUT event text, OUT fraction double precision, OUT usual_fraction double precision,
-    OUT waiting_sessions double precision, OUT meaning text, OUT cured_in text,
-    OUT now_possible text, OUT since timestamptz, OUT until timestamptz, OUT evidence jsonb)
+    OUT waiting_sessions double precision, OUT cured_in text, OUT since timestamptz, OUT until timestamptz, OUT meaning text,
+    OUT now_possible text, OUT evidence jsonb)
 RETURNS SETOF record
 LANGUAGE sql STABLE PARALLEL RESTRICTED
 BEGIN ATOMIC
@@ -299,14 +299,16 @@ BEGIN ATOMIC
          WHERE (i.event = 'IdleInTransaction') IS NOT TRUE
          GROUP BY 1),
     kinds AS (SELECT w.*, w.wait_ms / nullif(sum(w.wait_ms) OVER (), 0) AS busy_fraction FROM waits w WHERE w.kind IS NOT NULL)
-    SELECT m.event_type, m.event, k.fraction, CASE WHEN before.known THEN coalesce(u.fraction, 0) END, k.waiting_sessions,
+    SELECT m.event_type, m.event, pgscale_internal.three_digits(k.fraction),
+           pgscale_internal.three_digits(CASE WHEN before.known THEN coalesce(u.fraction, 0) END),
+           pgscale_internal.three_digits(k.waiting_sessions),
+           CASE WHEN m.cured_in > major THEN m.cured_in || ': ' || m.cure END, known.since, known.until,
            CASE WHEN m.cured_in <= major THEN m.cured_meaning ELSE m.meaning END,
-           CASE WHEN m.cured_in > major THEN m.cured_in || ': ' || m.cure END,
            CASE WHEN m.event_type = 'Lock' AND m.kind <> 'lock_extend' AND
                      (SELECT sum(b.idle_in_transaction_ms) >= sum(b.waited_ms) / 2 FROM pgscale_internal.blocker_profile() b WHERE b.last_seen >= known.since)
                 THEN 'an end of transactions that are idle while others wait for them, see pgscale.blocker_profile: shorter ones, with no work '
                      'of the application between their statements; idle_in_transaction_session_timeout'
-                ELSE m.remedy END, known.since, known.until, e.evidence
+                ELSE m.remedy END, e.evidence
       FROM kinds k JOIN pgscale.wait_meanings m USING (kind) LEFT JOIN pgscale_internal.tuning_waits(duration) e USING (kind)
            LEFT JOIN usual u USING (kind) CROSS JOIN known CROSS JOIN before CROSS JOIN (SELECT pgscale_internal.major()) v (major)
      WHERE k.busy_fraction >= 0.01
@@ -315,25 +317,3 @@ END;
 COMMENT ON FUNCTION pgscale.contention(interval) IS
 'one row a kind of wait, or the time on CPU, that takes a hundredth or more of the time that sessions were busy, largest fraction first: its share as in top_waits, the same of the hour before, its meaning on this major, the later one that has cured it and how, and what can be done now';
 GRANT EXECUTE ON FUNCTION pgscale.contention(interval) TO pg_monitor;
-
-CREATE VIEW pgscale.contention AS
-    SELECT event_type, event, pgscale_internal.three_digits(c.fraction) AS fraction,
-           pgscale_internal.three_digits(c.usual_fraction) AS usual_fraction, pgscale_internal.three_digits(waiting_sessions) AS waiting_sessions, cured_in, since, until, meaning,
-           now_possible, evidence
-      FROM pgscale.contention() c;
-COMMENT ON VIEW pgscale.contention IS
-'waits of the sessions in the last 10 minutes, and their time on CPU, largest fraction of their time first: meaning on this major, the later one that has cured it and how, and what can be done now';
-GRANT SELECT ON pgscale.contention TO pg_monitor;
-COMMENT ON COLUMN pgscale.contention.event_type IS 'type of the wait event, as in wait_profile; CPU for time on CPU';
-COMMENT ON COLUMN pgscale.contention.event IS 'names of the wait events with that meaning; others for the rest of a type';
-COMMENT ON COLUMN pgscale.contention.fraction IS 'fraction of the database time, 0 to 1, as in top_waits';
-COMMENT ON COLUMN pgscale.contention.usual_fraction IS
-'the same fraction in the hour before; NULL if less than a minute of it is known';
-COMMENT ON COLUMN pgscale.contention.waiting_sessions IS 'average number of sessions in this wait, as in top_waits';
-COMMENT ON COLUMN pgscale.contention.cured_in IS 'later major version that has cured it, and how; NULL if there is none';
-COMMENT ON COLUMN pgscale.contention.since IS 'start of the known time';
-COMMENT ON COLUMN pgscale.contention.until IS 'end of the known time';
-COMMENT ON COLUMN pgscale.contention.meaning IS 'what happens there';
-COMMENT ON COLUMN pgscale.contention.now_possible IS 'remedy on this major version';
-COMMENT ON COLUMN pgscale.contention.evidence IS
-'the server''s counts, from 19 on: waits for a lock that reached deadlock_timeout, and weak locks without a fast-path slot; NULL if none';

@@ -140,7 +140,7 @@ wal_usual(int64 duration_ms, Efficiency *usual)
 		usual->flush_ms = usual->flush_fraction = NAN;
 }
 
-/* pgscale.wal_efficiency(duration): one row. */
+/* pgscale_internal.wal_efficiency(duration): one row. */
 Datum
 pgscale_wal_efficiency(PG_FUNCTION_ARGS)
 {

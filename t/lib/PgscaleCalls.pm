@@ -80,7 +80,7 @@ our %arguments = (
     past_waits => [ '', q{'-infinity', NULL, 10} ],
     query_waits_statements => ['true'],
     query_waits_text_fits => ['true'],
-    relation_os_cache => [ '', q{'t'} ],
+    relation_os_cache => [ 'NULL', q{'t'} ],
     relocate_indexes => [ q{'p_pkey', 'there'}, q{'t_pkey', 'there', false, true}, q{'p_b_idx', 'pg_default', false, false, 'online'},
         q{'p', 'there'} ],
     relocate_table => [ q{'p', 'there', 'lock', '1 ms'}, q{'t', 'there'}, q{'t', 'pg_default'} ],
@@ -147,7 +147,6 @@ our %arguments = (
     usl_predict => [q{'(ok,1,0.1,0.01,1,5,4,6,7,6,8,9,1,9)', i}],
     usl_throughput => ['1, 0.1, 0.01, i'],
     verify => [ 'change(false)', q{change(true), '1 min'} ],
-    wait_current => [ '', 'pg_backend_pid()' ],
     wait_history => [ '', q{now() - interval '1 s', 'infinity'} ],
     wait_kind => [q{'LWLock', 'WALWrite'}],
     wal_efficiency => [ '', q{'1 h'} ]);

@@ -431,7 +431,7 @@ visit_found(uint64 number, const PgscaleSamplerSample *sample, void *arg)
 }
 
 /*
- * pgscale.wait_history(since, until): the ring's samples from since on and before until,
+ * pgscale_internal.wait_history(since, until): the ring's samples from since on and before until,
  * in the order in which they were taken.  NULL: no bound.
  */
 Datum

@@ -1,6 +1,6 @@
 -- Waits, sample by sample and second by second.
 
-CREATE FUNCTION pgscale.wait_history(
+CREATE FUNCTION pgscale_internal.wait_history(
     since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL,
     OUT sampled_at timestamptz, OUT pid integer, OUT backend_type text,
     OUT datid oid, OUT userid oid, OUT queryid bigint, OUT state text,
@@ -8,15 +8,15 @@ CREATE FUNCTION pgscale.wait_history(
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_wait_history'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 40000;
-COMMENT ON FUNCTION pgscale.wait_history(timestamptz, timestamptz) IS
-'the latest samples one by one, oldest first, from a time on and before another';
-GRANT EXECUTE ON FUNCTION pgscale.wait_history(timestamptz, timestamptz) TO pg_monitor;
+COMMENT ON FUNCTION pgscale_internal.wait_history(timestamptz, timestamptz) IS
+'the rows of pgscale.wait_history from a time on and before another';
+GRANT EXECUTE ON FUNCTION pgscale_internal.wait_history(timestamptz, timestamptz) TO pg_monitor;
 
 CREATE VIEW pgscale.wait_history AS
     SELECT h.sampled_at, h.pid, h.backend_type, h.state, h.event_type, h.event, h.blocker_pid, h.root_pid,
            h.root_application_name, pgscale_internal.foreign_name(d.datname) AS datname, pgscale_internal.foreign_name(u.rolname) AS usename,
            h.queryid, h.datid, h.userid
-      FROM pgscale.wait_history() WITH ORDINALITY h
+      FROM pgscale_internal.wait_history() WITH ORDINALITY h
       LEFT JOIN pg_database d ON d.oid = h.datid
       LEFT JOIN pg_roles u ON u.oid = h.userid
      ORDER BY h.ordinality;

@@ -469,7 +469,7 @@ read_snapshot(void *arg)
 }
 
 /*
- * pgscale.wait_profile(): one row an entry.  Columns that do not apply are
+ * pgscale_internal.wait_profile(): one row an entry.  Columns that do not apply are
  * NULL: an evicted entry's row has only its event.
  */
 Datum

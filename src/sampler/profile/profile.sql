@@ -1,6 +1,6 @@
 -- Waits, added up.
 
-CREATE FUNCTION pgscale.wait_profile(
+CREATE FUNCTION pgscale_internal.wait_profile(
     OUT backend_type text, OUT datid oid, OUT userid oid, OUT queryid bigint,
     OUT event_type text, OUT event text, OUT idle boolean,
     OUT samples bigint, OUT wait_ms double precision, OUT application_name text, OUT client_addr inet,
@@ -8,23 +8,22 @@ CREATE FUNCTION pgscale.wait_profile(
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_wait_profile'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 5000;
-COMMENT ON FUNCTION pgscale.wait_profile() IS
-'accumulated waits since stats_reset of pgscale.sampler_stats, idle ones included; wait_ms is the time that the samples represent';
-GRANT EXECUTE ON FUNCTION pgscale.wait_profile() TO pg_monitor;
+COMMENT ON FUNCTION pgscale_internal.wait_profile() IS 'the rows of pgscale.wait_profile, and those of idle waits';
+GRANT EXECUTE ON FUNCTION pgscale_internal.wait_profile() TO pg_monitor;
 
 CREATE VIEW pgscale.wait_profile AS
     SELECT p.backend_type, p.event_type, p.event, round(p.wait_ms * 10) / 10 AS wait_ms,
            round(p.wait_ms / nullif(sum(p.wait_ms) OVER (), 0) * 1e6) / 1e6 AS fraction,
-           pgscale_internal.foreign_name(d.datname) AS datname, pgscale_internal.foreign_name(u.rolname) AS usename, p.queryid,
+           pgscale_internal.foreign_name(d.datname) AS datname, pgscale_internal.foreign_name(u.rolname) AS usename,
+           p.application_name, p.queryid, p.samples, p.client_addr, p.plan_id, p.datid, p.userid,
            (SELECT s.stats_reset FROM pgscale_internal.sampler_stats() s) AS stats_reset
-      FROM (SELECT backend_type, datid, userid, queryid, event_type, event, idle, sum(wait_ms) AS wait_ms
-              FROM pgscale.wait_profile() GROUP BY 1, 2, 3, 4, 5, 6, 7) p
+      FROM pgscale_internal.wait_profile() p
       LEFT JOIN pg_database d ON d.oid = p.datid
       LEFT JOIN pg_roles u ON u.oid = p.userid
      WHERE NOT p.idle
      ORDER BY p.wait_ms DESC;
 COMMENT ON VIEW pgscale.wait_profile IS
-'accumulated waits since stats_reset, longest first, without idle ones, which only the function has; top_waits() has any period';
+'accumulated waits since stats_reset, longest first, without idle ones; a row for each value of pgscale.sampler_dimensions; top_waits() has any period';
 GRANT SELECT ON pgscale.wait_profile TO pg_monitor;
 COMMENT ON COLUMN pgscale.wait_profile.backend_type IS
 'kind of process as in pg_stat_activity; also parallel worker and unknown; other for evicted entries';
@@ -35,7 +34,16 @@ COMMENT ON COLUMN pgscale.wait_profile.wait_ms IS 'time that the samples represe
 COMMENT ON COLUMN pgscale.wait_profile.fraction IS 'fraction of the time of all rows shown, 0 to 1';
 COMMENT ON COLUMN pgscale.wait_profile.datname IS 'name of the database; NULL if the process has none or it was dropped';
 COMMENT ON COLUMN pgscale.wait_profile.usename IS 'name of the session user; NULL if the process has none or it was dropped';
+COMMENT ON COLUMN pgscale.wait_profile.application_name IS
+'name of the application; NULL while pgscale.sampler_dimensions was without it, and for other users'' sessions without pg_read_all_stats';
 COMMENT ON COLUMN pgscale.wait_profile.queryid IS 'query identifier; NULL outside a statement or if it is unknown';
+COMMENT ON COLUMN pgscale.wait_profile.samples IS
+'number of samples; 0 is possible where time was moved here from another event';
+COMMENT ON COLUMN pgscale.wait_profile.client_addr IS 'address of the client; NULL as application_name';
+COMMENT ON COLUMN pgscale.wait_profile.plan_id IS
+'plan identifier; NULL while pgscale.sampler_dimensions was without it, and where none is known';
+COMMENT ON COLUMN pgscale.wait_profile.datid IS 'OID of the database; NULL if the process has none';
+COMMENT ON COLUMN pgscale.wait_profile.userid IS 'OID of the session user; NULL if the process has none';
 COMMENT ON COLUMN pgscale.wait_profile.stats_reset IS 'time since which waits are added up: the latest reset';
 
 CREATE FUNCTION pgscale_internal.wait_totals(

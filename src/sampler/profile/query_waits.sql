@@ -17,7 +17,7 @@ COMMENT ON FUNCTION pgscale_internal.query_waits_text_fits(boolean) IS
 'whether pg_stat_statements may read its texts, all at once, within work_mem * hash_mem_multiplier; otherwise with a notice if one is missed';
 
 -- Dynamic SQL, because pg_stat_statements may be in any schema, or missing.
-CREATE FUNCTION pgscale.query_waits(
+CREATE FUNCTION pgscale_internal.query_waits(
     OUT datid oid, OUT userid oid, OUT queryid bigint,
     OUT event_type text, OUT event text, OUT samples bigint,
     OUT wait_ms double precision, OUT fraction double precision,
@@ -37,7 +37,7 @@ BEGIN
         WITH waits AS MATERIALIZED (
             SELECT p.datid, p.userid, p.queryid, p.event_type, p.event,
                    sum(p.samples)::bigint AS samples, sum(p.wait_ms) AS wait_ms
-              FROM pgscale.wait_profile() p
+              FROM pgscale_internal.wait_profile() p
              WHERE (p.queryid IS NOT NULL OR p.backend_type IN ('client backend', 'parallel worker'))
                AND NOT p.idle
              GROUP BY 1, 2, 3, 4, 5)
@@ -54,19 +54,22 @@ BEGIN
          ORDER BY w.wait_ms DESC$q$, counts);
 END
 $$;
-COMMENT ON FUNCTION pgscale.query_waits() IS 'waits by query and role, joined to pg_stat_statements; an error with a hint if that is not installed';
-GRANT EXECUTE ON FUNCTION pgscale.query_waits() TO pg_monitor;
+COMMENT ON FUNCTION pgscale_internal.query_waits() IS 'the rows of pgscale.query_waits';
+GRANT EXECUTE ON FUNCTION pgscale_internal.query_waits() TO pg_monitor;
 
 CREATE VIEW pgscale.query_waits AS
     SELECT q.event_type, q.event, round(q.wait_ms * 10) / 10 AS wait_ms, q.calls,
            pgscale_internal.clean_line(q.query, 28) AS query,
            pgscale_internal.foreign_name(d.datname) AS datname, q.queryid,
-           (SELECT s.stats_reset FROM pgscale_internal.sampler_stats() s) AS stats_reset
-      FROM pgscale.query_waits() q
+           (SELECT s.stats_reset FROM pgscale_internal.sampler_stats() s) AS stats_reset,
+           pgscale_internal.foreign_name(u.rolname) AS usename, q.samples, round(q.fraction * 1e6) / 1e6 AS fraction,
+           round(q.total_time_ms * 10) / 10 AS total_time_ms, q.datid, q.userid, q.query AS full_query
+      FROM pgscale_internal.query_waits() q
       LEFT JOIN pg_database d ON d.oid = q.datid
+      LEFT JOIN pg_roles u ON u.oid = q.userid
      ORDER BY q.wait_ms DESC;
 COMMENT ON VIEW pgscale.query_waits IS
-'waits by query since stats_reset, longest first, joined to pg_stat_statements; a row for each role';
+'waits by query and role since stats_reset, longest first, joined to pg_stat_statements; an error with a hint if that is not installed';
 GRANT SELECT ON pgscale.query_waits TO pg_monitor;
 COMMENT ON COLUMN pgscale.query_waits.event_type IS
 'type of the wait event as in pg_stat_activity; CPU for a backend that executes a statement and does not wait';
@@ -78,3 +81,11 @@ COMMENT ON COLUMN pgscale.query_waits.query IS
 COMMENT ON COLUMN pgscale.query_waits.datname IS 'name of the database; NULL if the process has none or it was dropped';
 COMMENT ON COLUMN pgscale.query_waits.queryid IS 'query identifier; NULL outside a statement or if it is unknown';
 COMMENT ON COLUMN pgscale.query_waits.stats_reset IS 'time since which waits are added up: the latest reset; not that of pg_stat_statements';
+COMMENT ON COLUMN pgscale.query_waits.usename IS 'name of the session user; NULL if the process has none or it was dropped';
+COMMENT ON COLUMN pgscale.query_waits.samples IS 'number of samples';
+COMMENT ON COLUMN pgscale.query_waits.fraction IS 'fraction of this query''s time, 0 to 1';
+COMMENT ON COLUMN pgscale.query_waits.total_time_ms IS
+'planning and execution time by pg_stat_statements, in milliseconds, repeated on each row of the query';
+COMMENT ON COLUMN pgscale.query_waits.datid IS 'OID of the database; NULL if the process has none';
+COMMENT ON COLUMN pgscale.query_waits.userid IS 'OID of the session user; NULL if the process has none';
+COMMENT ON COLUMN pgscale.query_waits.full_query IS 'whole text of the query, up to 2,000 characters; NULL as query';
