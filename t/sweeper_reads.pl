@@ -137,8 +137,8 @@ $db->poll_ok(q{SELECT policy, choice ~ 'half-life', switches > 0 FROM pgscale.re
 until_ok(sub { slurp_file($node->logfile, $log) =~ /DEBUG:  sweeper 1: pages leave by half-life [0-9.]+, before by clock; switch [1-9]/ },
     'the log has it');
 $db->sql(q{SELECT pgscale.reset('sweeper')});
-$db->poll_ok('SELECT reads_saved_low > 0, reads_saved BETWEEN reads_saved_low AND reads_saved_high, served BETWEEN 0 AND 1,
-    visits > evictions, cpu_ms > 0 FROM pgscale.replacement_stats', 'it saves reads, and is sure of that', 't|t|t|t|t')
+$db->poll_ok('SELECT reads_saved_low > 0, reads_saved BETWEEN reads_saved_low AND reads_saved_high, served_fraction BETWEEN 0 AND 1,
+    scanned > evictions, cpu_ms > 0 FROM pgscale.replacement_stats JOIN pgscale.sweeper_stats USING (worker)', 'it saves reads, and is sure of that', 't|t|t|t|t')
   or diag replacement('row_to_json(replacement_stats)');
 
 # Its scores: the pages that are used most have higher ones than the whole table, and few of them may leave.

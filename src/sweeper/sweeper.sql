@@ -77,7 +77,7 @@ CREATE FUNCTION pgscale_internal.replacement_stats(
     OUT evictions bigint, OUT reads_saved bigint, OUT reads_saved_low bigint, OUT reads_saved_high bigint, OUT switches bigint,
     OUT shadow_references bigint, OUT shadow_misses bigint[], OUT chosen_misses bigint,
     OUT half_lives double precision[], OUT shadow_sample bigint,
-    OUT expected_reads double precision, OUT served double precision, OUT fallbacks bigint,
+    OUT expected_reads double precision, OUT served_fraction double precision, OUT fallbacks bigint,
     OUT observed bigint, OUT unobserved bigint,
     OUT restored bigint, OUT restore_problem text, OUT memory_bytes bigint, OUT stats_reset timestamptz)
 RETURNS SETOF record
@@ -88,12 +88,10 @@ GRANT EXECUTE ON FUNCTION pgscale_internal.replacement_stats() TO pg_monitor;
 
 CREATE VIEW pgscale.replacement_stats AS
     SELECT r.worker, r.policy, r.choice, round(r.expected_reads * 1000) / 1000 + 0 AS expected_reads, r.evictions, r.reads_saved,
-           r.reads_saved_low, r.reads_saved_high, r.switches, round(r.served * 10000) / 10000 AS served, r.fallbacks,
-           s.reused AS second_chances, s.scanned AS visits, round(s.cpu_ms * 10) / 10 AS cpu_ms,
-           r.shadow_references, r.shadow_misses, r.chosen_misses, r.half_lives, r.shadow_sample, r.observed, r.unobserved,
+           r.reads_saved_low, r.reads_saved_high, r.switches, round(r.served_fraction * 10000) / 10000 AS served_fraction,
+           r.fallbacks, r.shadow_references, r.shadow_misses, r.chosen_misses, r.half_lives, r.shadow_sample, r.observed, r.unobserved,
            r.restored, r.restore_problem, r.memory_bytes, r.stats_reset
-      FROM pgscale_internal.replacement_stats() r
-      JOIN pgscale_internal.sweeper_stats() s USING (worker);
+      FROM pgscale_internal.replacement_stats() r;
 COMMENT ON VIEW pgscale.replacement_stats IS
 'one row a sweeper: how it chooses the pages that leave shared buffers, and what other choices would have missed';
 GRANT SELECT ON pgscale.replacement_stats TO pg_monitor;
@@ -110,14 +108,10 @@ COMMENT ON COLUMN pgscale.replacement_stats.reads_saved_low IS
 'lower end of the 95 % interval of that estimate, by how much groups of sampled pages differ; NULL if it is not known';
 COMMENT ON COLUMN pgscale.replacement_stats.reads_saved_high IS 'upper end of that interval';
 COMMENT ON COLUMN pgscale.replacement_stats.switches IS 'number of times that another choice was made';
-COMMENT ON COLUMN pgscale.replacement_stats.served IS
+COMMENT ON COLUMN pgscale.replacement_stats.served_fraction IS
 'fraction of the buffers taken on the whole server while the sweeper worked that it had made ready; NULL if none was taken';
 COMMENT ON COLUMN pgscale.replacement_stats.fallbacks IS
 'number of the others, on the whole server: the server''s own clock sweep found them';
-COMMENT ON COLUMN pgscale.replacement_stats.second_chances IS
-'number of ready buffers that were used again for their old page: reused of sweeper_stats';
-COMMENT ON COLUMN pgscale.replacement_stats.visits IS 'number of buffers that its hand passed: scanned of sweeper_stats';
-COMMENT ON COLUMN pgscale.replacement_stats.cpu_ms IS 'CPU time of the sweeper, in milliseconds: cpu_ms of sweeper_stats';
 COMMENT ON COLUMN pgscale.replacement_stats.shadow_references IS 'number of references to the pages in the sample of the shadow caches';
 COMMENT ON COLUMN pgscale.replacement_stats.shadow_misses IS 'number of these that each shadow cache missed, in the order of half_lives';
 COMMENT ON COLUMN pgscale.replacement_stats.chosen_misses IS 'number of these that the shadow cache of the choice in force missed';
