@@ -20,9 +20,11 @@
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "utils/guc.h"
+#include "utils/timestamp.h"
 
 #include "base/pg_compat.h"
 #include "base/preload.h"
+#include "base/timer.h"
 #include "pgscale.h"
 
 PG_MODULE_MAGIC_EXT(.name = "pgscale",.version = PGSCALE_VERSION);
@@ -84,6 +86,11 @@ _PG_init(void)
 	for (int i = 0; pgscale_modules[i]; i++)
 		if (pgscale_modules[i]->define_gucs)
 			pgscale_modules[i]->define_gucs();
+	DefineCustomIntVariable("pgscale.debug_period",
+							"Length of a record of evidence, of a measurement of scalability, and of a row of the archive. For tests.",
+							"0 is the usual length.",
+							&pgscale_timer_debug_ms, 0, 0, SECS_PER_HOUR * 1000,
+							PGC_SIGHUP, GUC_UNIT_MS | GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 	MarkGUCPrefixReserved("pgscale");
 
 	prev_shmem_request_hook = shmem_request_hook;

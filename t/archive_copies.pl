@@ -5,7 +5,7 @@ use PgscaleTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = pgscale_node('main', init => [ allows_streaming => 1 ], create => 0, conf => "pgscale.sampler_debug_period = 1s\n");
+my $node = pgscale_node('main', init => [ allows_streaming => 1 ], create => 0, conf => "pgscale.debug_period = 1s\n");
 my $db = session($node);
 my $state = q{SELECT state FROM pgscale.health WHERE feature = 'archive'};
 my $overlaps = q{SELECT count(*) FROM (SELECT at, lag(at + make_interval(secs => period_s)) OVER (ORDER BY at) AS before

@@ -7,7 +7,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $node = pgscale_node('main', create => 0, conf => <<'EOC');
-pgscale.sampler_debug_period = 1s
+pgscale.debug_period = 1s
 log_line_prefix = '%m [%p] %b '
 EOC
 my $db = session($node);

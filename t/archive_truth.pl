@@ -16,7 +16,7 @@ my $node;
 {
     local $ENV{LD_PRELOAD} = $clock if $clock;
     $node = pgscale_node('main', conf => <<'EOC');
-pgscale.sampler_debug_period = 1s
+pgscale.debug_period = 1s
 pgscale.sampler_profile_size = 100
 deadlock_timeout = 100ms
 compute_query_id = on

@@ -13,7 +13,7 @@ pgscale.sampler_period = 2
 pgscale.sampler_history_period = 1
 deadlock_timeout = 10ms
 pgscale.sampler_dimensions = application_name
-pgscale.sampler_debug_period = 1s
+pgscale.debug_period = 1s
 EOC
 my $postgres = session($node);
 my %encoding = (unicode => 'UTF8', ascii => 'SQL_ASCII', latin => 'LATIN1');

@@ -16,7 +16,7 @@ max_wal_size = 16MB
 wal_keep_size = 0
 wal_recycle = on
 checkpoint_timeout = 1h
-pgscale.sampler_debug_period = 1s
+pgscale.debug_period = 1s
 EOC
 $node->stop;
 

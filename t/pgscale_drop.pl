@@ -6,7 +6,7 @@ use PgscaleTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = pgscale_node('main', conf => "pgscale.sampler_debug_period = 1s\npgscale.archive_database = postgres\n");
+my $node = pgscale_node('main', conf => "pgscale.debug_period = 1s\npgscale.archive_database = postgres\n");
 my $db = session($node);
 my ($section) = slurp_file('doc/operations.md') =~ /^### Keep archive and journal\n(.*?)^##/ms;
 my ($copy, $restore, @more) = $section =~ /^```sql\n(.*?)^```$/gms;

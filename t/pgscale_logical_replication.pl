@@ -8,7 +8,7 @@ use Test::More;
 
 my $publisher = pgscale_node('publisher', init => [ allows_streaming => 'logical' ], create => 0, conf => <<'EOC');
 allow_in_place_tablespaces = on
-pgscale.sampler_debug_period = 1s
+pgscale.debug_period = 1s
 EOC
 my $subscriber = pgscale_node('subscriber', create => 0, conf => "wal_retrieve_retry_interval = 100ms\n");
 my $p = session($publisher);

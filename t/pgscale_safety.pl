@@ -100,7 +100,7 @@ $node->append_conf('postgresql.conf', <<'EOC');
 pgscale.archive_database = postgres
 pgscale.numa_interleave = on
 pgscale.sweeper = auto
-pgscale.trace_trigger = on
+pgscale.trace_trigger = 2s
 pgscale.writeback = auto
 EOC
 $node->restart;
@@ -109,7 +109,7 @@ is($db->sql($statement), <<'EOR' =~ s/\n\z//r, 'settings that act');
 setting|pgscale.archive_database|postgres
 setting|pgscale.numa_interleave|on
 setting|pgscale.sweeper|auto
-setting|pgscale.trace_trigger|on
+setting|pgscale.trace_trigger|2000
 setting|pgscale.writeback|auto
 EOR
 

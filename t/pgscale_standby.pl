@@ -13,7 +13,7 @@ $PostgreSQL::Test::Utils::timeout_default = 90 unless $ENV{PG_TEST_TIMEOUT_DEFAU
 my $primary = pgscale_node('primary', init => [ allows_streaming => 1 ], conf => <<'EOC');
 fsync = off
 allow_in_place_tablespaces = on
-pgscale.sampler_debug_period = 1s
+pgscale.debug_period = 1s
 EOC
 my $on_primary = session($primary);
 $on_primary->sql('CREATE TABLE t (i int)');

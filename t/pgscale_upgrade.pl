@@ -44,7 +44,7 @@ my $node = calls_node('main', <<'EOC');
 log_min_error_statement = panic
 max_worker_processes = 32
 compute_query_id = on
-pgscale.sampler_debug_period = 1s
+pgscale.debug_period = 1s
 EOC
 my $db = session($node);
 

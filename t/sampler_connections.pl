@@ -12,7 +12,7 @@ my $node = pgscale_node('main', init => [ allows_streaming => 1 ], conf => <<'EO
 max_connections = 30
 superuser_reserved_connections = 4
 pgscale.archive_database = 'postgres'
-pgscale.sampler_debug_period = 1s
+pgscale.debug_period = 1s
 EOC
 my $db = session($node);
 my $reserved = server_major() >= 16 ? 6 : 4;

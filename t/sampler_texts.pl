@@ -13,7 +13,7 @@ compute_query_id = on
 max_connections = 120
 pgscale.sampler_history_period = 100ms
 pgscale.sampler_dimensions = 'application_name'
-pgscale.sampler_debug_period = 1s
+pgscale.debug_period = 1s
 EOC
 my $db = session($node);
 $db->sql('CREATE ROLE app LOGIN; CREATE ROLE stranger LOGIN; CREATE ROLE observer LOGIN IN ROLE pg_monitor;

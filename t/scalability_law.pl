@@ -15,7 +15,7 @@ $PostgreSQL::Test::Utils::timeout_default = 90 unless $ENV{PG_TEST_TIMEOUT_DEFAU
 my $primary = pgscale_node('primary', init => [ allows_streaming => 1 ], conf => <<'EOC');
 synchronous_commit = off
 stats_fetch_consistency = snapshot
-pgscale.sampler_debug_period = 1s
+pgscale.debug_period = 1s
 pgscale.sampler = off
 EOC
 my $db = session($primary);

@@ -19,7 +19,7 @@ my $db = session($node);
 my $health = q{SELECT concat(state, ': ', reason) FROM pgscale.health WHERE feature = 'trace'};
 my $one_cpu = $db->sql($health) =~ /on one only/;
 like($db->sql($health), qr/^idle: traces when asked/, 'off') unless $one_cpu;
-$node->append_conf('postgresql.conf', 'pgscale.trace_trigger = on');
+$node->append_conf('postgresql.conf', 'pgscale.trace_trigger = 2s');
 $node->reload;
 if ($one_cpu)
 {
@@ -32,12 +32,12 @@ until_ok(sub { $db->sql($health) =~ /^starting: the trigger learns what is usual
 
 # Its copies
 $db->sql('CREATE TABLE t AS SELECT 1 AS i');
-my %nodes = (main => $node, standby => pgscale_standby($node, 'pgscale.trace_trigger_duration = 1min'));
+my %nodes = (main => $node, standby => pgscale_standby($node, 'pgscale.trace_trigger = 1min'));
 for my $name ('stopped', 'killed')
 {
     $nodes{$name} = PostgreSQL::Test::Cluster->new($name);
     $nodes{$name}->init_from_backup($node, 'backup');
-    $nodes{$name}->append_conf('postgresql.conf', 'pgscale.trace_trigger_duration = 1min');
+    $nodes{$name}->append_conf('postgresql.conf', 'pgscale.trace_trigger = 1min');
     $nodes{$name}->start;
 }
 my @slow = ('standby', 'stopped', 'killed');

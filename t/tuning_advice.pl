@@ -24,7 +24,7 @@ checkpoint_timeout = 1h
 synchronous_commit = off
 wal_keep_size = 0
 wal_compression = off
-pgscale.sampler_debug_period = 1s
+pgscale.debug_period = 1s
 EOC
 my $major = server_major();
 my $db = session($node);
@@ -226,9 +226,9 @@ is($db->sql(q{SELECT count(*) > 1, bool_and(abs(c.waiting_sessions - t.active_se
     'contention is what top_waits is')
   or diag $db->sql(q{SELECT * FROM pgscale.contention('1 day'); SELECT * FROM pgscale.top_waits('-infinity', top => 1000)});
 $db->sampler('on');
-$db->poll_ok($health, 'on again', 't|working|records evidence, but of another length: pgscale.sampler_debug_period is for tests');
+$db->poll_ok($health, 'on again', 't|working|records evidence, but of another length: pgscale.debug_period is for tests');
 $db->quit;
-$node->append_conf('postgresql.conf', 'pgscale.sampler_debug_period = 0');
+$node->append_conf('postgresql.conf', 'pgscale.debug_period = 0');
 $node->restart;
 $db = session($node);
 $db->poll_ok($health, 'after a restart it begins anew', 't|working|records evidence');

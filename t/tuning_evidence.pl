@@ -10,7 +10,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 made_up();
-my $node = pgscale_node('main', conf => 'pgscale.sampler_debug_period = 1h');
+my $node = pgscale_node('main', conf => 'pgscale.debug_period = 1h');
 my $db = session($node);
 made_up_functions($db);
 

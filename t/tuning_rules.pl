@@ -28,7 +28,7 @@ sub memory_is
     my @libraries = map { compiled($_) // die 'no compiler' } 'little_memory', 'forged_files';
     local ($ENV{LD_PRELOAD}, $ENV{FORGED_FILES}) = ("@libraries", $forged);
     memory_is(800);
-    $node = pgscale_node('main', conf => "pgscale.sampler_debug_period = 1h\nmax_worker_processes = 16");
+    $node = pgscale_node('main', conf => "pgscale.debug_period = 1h\nmax_worker_processes = 16");
 }
 my $db = session($node);
 my $major = server_major();

@@ -15,7 +15,7 @@ wal_buffers = 64kB
 bgwriter_lru_maxpages = 50
 bgwriter_delay = 300ms
 bgwriter_lru_multiplier = 1
-pgscale.sampler_debug_period = 1h
+pgscale.debug_period = 1h
 EOC
 $db = session($node);
 made_up_functions($db);

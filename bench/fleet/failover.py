@@ -147,7 +147,7 @@ def one(fleet, clients, before_s, after_s, period_s):
 def measure(place, quick):
     rounds, before_s, after_s, period_s = QUICK.values() if quick else (ROUNDS, BEFORE_S, AFTER_S, PERIOD_S)
     found = {"period_s": period_s, "rounds": []}
-    with Fleet(place, **{"pgscale.sampler_debug_period": f"{period_s}s"}) as fleet:
+    with Fleet(place, **{"pgscale.debug_period": f"{period_s}s"}) as fleet:
         leader = fleet.leader()
         with contextlib.closing(leader.connect()) as connection:
             run(connection, "CREATE TABLE ledger (n bigserial, at timestamptz DEFAULT clock_timestamp())")

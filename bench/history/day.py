@@ -78,7 +78,7 @@ def multiply(connection, sessions):
 def measure(place, quick):
     real, period, asks = QUICK.values() if quick else (REAL, PERIOD_S, ASKS)
     found = {"sizes": [], "asked": []}
-    with place.cluster("day", **{**bed.SETTINGS, "max_connections": max(PG_ASH) + 20, "pgscale.sampler_debug_period": f"{period}s"}) as server, \
+    with place.cluster("day", **{**bed.SETTINGS, "max_connections": max(PG_ASH) + 20, "pgscale.debug_period": f"{period}s"}) as server, \
             contextlib.closing(server.connect()) as connection:
         bed.create(server, connection)
         server.pgbench("-i", "-s", 10, "-q")

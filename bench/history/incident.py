@@ -75,7 +75,7 @@ def measure(place, quick):
     story = QUICK if quick else STORY
     # at a whole minute, as those of the archive, when the server has been set up
     began = ((time.time() + 20) // 60 + 1) * 60
-    settings = {"pgscale.sampler_debug_period": "1s", "deadlock_timeout": "100ms"} if quick else {}
+    settings = {"pgscale.debug_period": "1s", "deadlock_timeout": "100ms"} if quick else {}
     with place.cluster("incident", **bed.SETTINGS, **settings) as server:
         with contextlib.closing(server.connect()) as connection:
             bed.create(server, connection)

@@ -20,7 +20,7 @@ extern int64 pgscale_timer_cpu_time(void);
 
 /*
  * The length of a period that is usually that long.  In tests, which cannot wait,
- * pgscale.sampler_debug_period is the length of all of them.
+ * pgscale.debug_period is the length of all of them.
  */
 extern int	pgscale_timer_debug_ms; /* 0: none */
 extern int	pgscale_timer_period_ms(int usual_ms);

@@ -31,8 +31,9 @@ now_shmem_request(void)
 
 /* The evidence, and the cures. */
 static const char *const asks[] = {
-	"pgscale.activity", "pgscale_internal.blockers", "pgscale.cancel", "pgscale.health", "pgscale.revert", "pgscale.set", "pgscale.tablespace_latency",
-	"pgscale.terminate", "pgscale.top_waits", "pgscale_internal.tuning_journal",
+	"pgscale.activity", "pgscale.blockers", "pgscale_internal.blockers", "pgscale.cancel", "pgscale.health",
+	"pgscale.revert", "pgscale.set", "pgscale.tablespace_latency", "pgscale.terminate", "pgscale.top_waits",
+	"pgscale_internal.tuning_journal",
 	"pgscale_internal.tuning_max_wal_size", "pgscale_internal.wait_history", "pgscale.wait_kind", NULL
 };
 

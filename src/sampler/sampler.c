@@ -145,11 +145,6 @@ sampler_define_gucs(void)
 							 &pgscale_sampler_settings.nested, false,
 							 PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	pgscale_sampler_labels_define_guc();
-	DefineCustomIntVariable("pgscale.sampler_debug_period",
-							"Length of a record of evidence, of a measurement of scalability, and of a row of the archive. For tests.",
-							"0 is the usual length.",
-							&pgscale_timer_debug_ms, 0, 0, SECS_PER_HOUR * 1000,
-							PGC_SIGHUP, GUC_UNIT_MS | GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 }
 
 /* Of a consumer's shared memory. */

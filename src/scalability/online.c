@@ -383,8 +383,8 @@ scalability_health(PgscaleHealth *health)
 		health->reason = "measures sessions and transactions";
 		if (pgscale_timer_period_ms(BUCKET_MS) != BUCKET_MS)
 		{
-			health->reason = "measures, but over another time: pgscale.sampler_debug_period is for tests";
-			health->action = "reset pgscale.sampler_debug_period and reload";
+			health->reason = "measures, but over another time: pgscale.debug_period is for tests";
+			health->action = "reset pgscale.debug_period and reload";
 		}
 	}
 }

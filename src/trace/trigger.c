@@ -56,9 +56,10 @@
 /* The standard deviation of a normal distribution in median absolute deviations. */
 #define DEVIATION_OF_MAD	1.4826
 
-/* Between two traces' beginnings, and what the budget is for. */
+/* Between two traces' beginnings, and all of them in an hour. */
 #define REST_NS			(60 * NS_PER_S)
 #define HOUR_NS			(3600 * NS_PER_S)
+#define BUDGET_S		60
 
 /* More than there can be in an hour. */
 #define RUNS			64
@@ -81,9 +82,8 @@ typedef struct TriggerShared
 
 static TriggerShared *shared = NULL;
 
-static bool trace_trigger = false;
-static int	trace_trigger_duration = 2000;
-static int	trace_trigger_budget = 60;
+/* Length of a trace in milliseconds; 0: none. */
+static int	trace_trigger = 0;
 
 /* The sampler's own: the latest seconds. */
 static struct
@@ -230,7 +230,7 @@ trigger_spent_ns(int64 now)
 static bool
 trigger_has_budget(int64 now)
 {
-	return trigger_spent_ns(now) + trace_trigger_duration * NS_PER_MS <= trace_trigger_budget * NS_PER_S;
+	return trigger_spent_ns(now) + trace_trigger * NS_PER_MS <= BUDGET_S * NS_PER_S;
 }
 
 static void
@@ -256,9 +256,9 @@ trigger_begin(const PgscaleTraceAlarm *alarm, int64 now)
 	PgscaleTraceRun *run = trigger_run(number);
 
 	run->alarm = *alarm;
-	run->duration_ms = trace_trigger_duration;
+	run->duration_ms = trace_trigger;
 	pg_atomic_write_u64(&run->began_ns, (uint64) now);
-	pg_atomic_write_u64(&run->spent_ns, (uint64) (trace_trigger_duration * NS_PER_MS));
+	pg_atomic_write_u64(&run->spent_ns, (uint64) (trace_trigger * NS_PER_MS));
 	pg_atomic_write_u64(&shared->number, number);
 	trigger_note(PGSCALE_TRACE_BEGUN);
 	if (!has_budget)
@@ -274,7 +274,7 @@ pgscale_trace_trigger_observe(const PgscaleObservation *observation)
 	PgscaleTraceAlarm alarm;
 
 	pg_atomic_write_u64(&shared->observed_ns, (uint64) now);
-	if (trace_trigger)
+	if (trace_trigger > 0)
 		trigger_add_second(observation);
 	else
 	{
@@ -309,16 +309,10 @@ pgscale_trace_trigger_attach(int number)
 void
 pgscale_trace_trigger_define_gucs(void)
 {
-	DefineCustomBoolVariable("pgscale.trace_trigger",
-							 "Traces a session when active sessions or lock waits leave their usual range.",
-							 NULL, &trace_trigger, false, PGC_SIGHUP, 0, NULL, NULL, NULL);
-	DefineCustomIntVariable("pgscale.trace_trigger_duration",
-							"Length of a trace that the trigger starts.",
-							NULL, &trace_trigger_duration, 2000, 100, 60000, PGC_SIGHUP, GUC_UNIT_MS,
-							NULL, NULL, NULL);
-	DefineCustomIntVariable("pgscale.trace_trigger_budget",
-							"Total length of the trigger's traces in an hour.",
-							NULL, &trace_trigger_budget, 60, 0, 3600, PGC_SIGHUP, GUC_UNIT_S,
+	DefineCustomIntVariable("pgscale.trace_trigger",
+							"Traces a session for that long when active sessions or lock waits leave their usual range.",
+							"0 is off. All such traces of an hour take a minute at most.",
+							&trace_trigger, 0, 0, BUDGET_S * 1000, PGC_SIGHUP, GUC_UNIT_MS,
 							NULL, NULL, NULL);
 }
 
@@ -385,7 +379,7 @@ static void
 trigger_health_watching(PgscaleHealth *health)
 {
 	const char *spent = psprintf("%.1f of %d s an hour are used",
-								 (double) trigger_spent_ns(pgscale_timer_clock()) / NS_PER_S, trace_trigger_budget);
+								 (double) trigger_spent_ns(pgscale_timer_clock()) / NS_PER_S, BUDGET_S);
 
 	health->state = PGSCALE_HEALTH_WORKING;
 	if (pg_atomic_read_u64(&shared->number) == 0)
@@ -400,7 +394,7 @@ pgscale_trace_trigger_health(PgscaleHealth *health)
 {
 	const uint32 known = shared ? pg_atomic_read_u32(&shared->known) : 0;
 
-	if (!shared || !trace_trigger)
+	if (!shared || trace_trigger == 0)
 		return false;
 	if (!pgscale_health_observed(health, (int64) pg_atomic_read_u64(&shared->observed_ns), SILENT_MS))
 	{
@@ -410,14 +404,7 @@ pgscale_trace_trigger_health(PgscaleHealth *health)
 		return true;
 	}
 
-	if (trace_trigger_duration * NS_PER_MS > trace_trigger_budget * NS_PER_S)
-	{
-		health->state = PGSCALE_HEALTH_BROKEN;
-		health->reason = psprintf("the trigger's budget of an hour is shorter than one trace; " UINT64_FORMAT " not taken",
-								  trigger_untaken());
-		health->action = "raise pgscale.trace_trigger_budget, or lower pgscale.trace_trigger_duration, and reload";
-	}
-	else if (known < KNOWN_S + BEYOND_S)
+	if (known < KNOWN_S + BEYOND_S)
 	{
 		health->state = PGSCALE_HEALTH_STARTING;
 		health->reason = psprintf("the trigger learns what is usual: %u of %d s are known", known, KNOWN_S + BEYOND_S);

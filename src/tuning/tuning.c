@@ -164,8 +164,8 @@ tuning_health(PgscaleHealth *health)
 		health->reason = "records evidence";
 		if (pgscale_tuning_evidence_ms() != PGSCALE_EVIDENCE_MS)
 		{
-			health->reason = "records evidence, but of another length: pgscale.sampler_debug_period is for tests";
-			health->action = "reset pgscale.sampler_debug_period and reload";
+			health->reason = "records evidence, but of another length: pgscale.debug_period is for tests";
+			health->action = "reset pgscale.debug_period and reload";
 		}
 	}
 }

@@ -35,7 +35,7 @@ sub forge
     return;
 }
 
-# The functions, in this session's database. Where the server has pgscale.sampler_debug_period = 1h, nothing else writes evidence or
+# The functions, in this session's database. Where the server has pgscale.debug_period = 1h, nothing else writes evidence or
 # measurements; this session has the usual period.
 sub made_up_functions
 {
@@ -47,7 +47,7 @@ CREATE FUNCTION made_up_setting(text, text) RETURNS void LANGUAGE C STRICT AS '$
 CREATE FUNCTION made_up_observation(text, timestamptz, bigint, float8, boolean, oid[], bigint[]) RETURNS void LANGUAGE C STRICT AS '$library';
 CREATE FUNCTION made_up_transactions(oid, bigint, bigint) RETURNS void LANGUAGE C STRICT AS '$library';
 CREATE FUNCTION made_up_forecast(boolean, bigint, bigint) RETURNS void LANGUAGE C STRICT AS '$library';
-SELECT made_up_setting('pgscale.sampler_debug_period', '0');
+SELECT made_up_setting('pgscale.debug_period', '0');
 EOQ
     return;
 }

@@ -1,7 +1,7 @@
 /*
  * Loaded by a session: evidence that is made up, settings as this session's server might have them, and what the sampler would
  * show the features that observe it, at any moment and of any length. Nothing else writes evidence or measurements while
- * pgscale.sampler is off, or pgscale.sampler_debug_period is longer than the test.
+ * pgscale.sampler is off, or pgscale.debug_period is longer than the test.
  */
 #include "postgres.h"
 

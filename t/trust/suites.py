@@ -42,7 +42,7 @@ EVERYTHING = {
     "pgscale.writeback_cap": "1MB",
     # in a database that the suites do not use; recovery's servers lack the extension, so each round fails there
     "pgscale.archive_database": "postgres",
-    "pgscale.sampler_debug_period": "1s",
+    "pgscale.debug_period": "1s",
 }
 # what bench's servers have otherwise
 DEFAULTS = {name: None for name in ("autovacuum", "checkpoint_timeout", "max_wal_size", "synchronous_commit")}

@@ -20,7 +20,7 @@ SETTINGS = {
     "compute_query_id": "on",
     "max_wal_senders": "10",
     "pgscale.archive_database": DATABASE,
-    "pgscale.sampler_debug_period": "1s",
+    "pgscale.debug_period": "1s",
     "pgscale.relocation_max_transaction_age": "-1",
 }
 # What is compared before and after; the archive by its rows of that time.
