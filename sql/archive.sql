@@ -198,7 +198,7 @@ SELECT to_char(at, 'HH24:MI:SS') AS at, period_s, node, origin FROM pgscale.arch
 
 \echo '-- what readers make of it: weights are time, and time that is not known counts for nothing'
 CREATE FUNCTION short(double precision) RETURNS numeric LANGUAGE sql AS 'SELECT trim_scale(round($1::numeric, 4))';
-SELECT to_char(at, 'HH24:MI:SS') AS at, short(period_s) AS period_s, short(known_s) AS known_s, source FROM pgscale.past_coverage('2020-03-01 10:05+00', '2020-03-01 11:01+00');
+SELECT to_char(at, 'HH24:MI:SS') AS at, short(period_s) AS period_s, short(known_s) AS known_s, source FROM pgscale_internal.past_coverage('2020-03-01 10:05+00', '2020-03-01 11:01+00');
 SELECT by, rank, item, event_type, event, short(active_sessions) AS sessions, short(fraction) AS fraction, short(wait_ms) AS ms, queryid
   FROM unnest('{event,class,query,database,user,application,backend_type,blocker}'::text[]) WITH ORDINALITY b (by, n),
        pgscale.top_waits('2020-03-01 10:00+00', '2020-03-01 10:30+00', by, 2) ORDER BY n, rank;
@@ -218,7 +218,7 @@ SELECT item, short(active_sessions_1) AS one, short(active_sessions_2) AS two, s
 SELECT item, short(active_sessions_1) AS one, short(active_sessions_2) AS two, short(difference) AS difference, short(fraction_1) AS fraction_1, short(fraction_2) AS fraction_2
   FROM pgscale.compare_waits('2020-03-01 10:20+00', '2020-03-01 10:22+00', '2020-03-01 09:20+00', '2020-03-01 09:22+00', 'class', 1);
 \echo '-- an hour, unless it is said; and nothing of what was before all that is known'
-SELECT to_char(min(at), 'HH24:MI:SS') AS since, short(sum(known_s)) AS known_s FROM pgscale.past_coverage(NULL, '2020-03-01 11:00:30+00');
+SELECT to_char(min(at), 'HH24:MI:SS') AS since, short(sum(known_s)) AS known_s FROM pgscale_internal.past_coverage(NULL, '2020-03-01 11:00:30+00');
 SELECT count(*) AS buckets, min(at) AS since FROM pgscale.activity('1969-12-31 23:00+00', '2020-03-01 12:00+00', '1 h');
 
 \echo '-- A row that was observed in part: its waits are of that part. Names that are also words of ours, and sessions that were not active.'
@@ -226,7 +226,7 @@ SELECT pgscale_internal.archive_partition('archive_minute', '2020-04-01');
 SELECT minute('2020-04-01 10:00:00+00', 60, 1, 0, '[{"d":"shop","u":"other","a":"unknown","q":1,"t":"IO","e":"DataFileRead","ms":15000},
     {"d":"shop","u":"other","q":2,"t":"Client","e":"IdleInTransaction","ms":9000}, {"t":"other","e":"other","ms":3000}]', observed_s => 30),
        minute('2020-04-01 10:01:00+00', 60, 1, 0, '[{"d":"shop","u":"ann","a":"web","q":1,"t":"IO","e":"DataFileRead","ms":6000}]', observed_s => 0);
-SELECT to_char(at, 'HH24:MI:SS') AS at, short(period_s) AS period_s, short(known_s) AS known_s FROM pgscale.past_coverage('2020-04-01', '2020-04-02');
+SELECT to_char(at, 'HH24:MI:SS') AS at, short(period_s) AS period_s, short(known_s) AS known_s FROM pgscale_internal.past_coverage('2020-04-01', '2020-04-02');
 SELECT by, rank, item, short(active_sessions) AS active, short(idle_in_transaction_sessions) AS idle, short(fraction) AS fraction, short(wait_ms) AS ms
   FROM unnest('{event,class,user,application}'::text[]) WITH ORDINALITY b (by, n), pgscale.top_waits('2020-04-01 10:00+00', '2020-04-01 10:02+00', by, 3)
  ORDER BY n, rank;

@@ -11,18 +11,18 @@ SELECT usage_count, fraction = buffers::float8 / (SELECT setting::int FROM pg_se
 
 -- a sample: of one buffer the interval is known, of many it can be computed
 SELECT fraction, round(fraction_low::numeric, 9) AS low, round(fraction_high::numeric, 9) AS high,
-       sum(buffers) = (SELECT sum(buffers) FROM pgscale.buffer_usage) AS buffers, count(*)
-  FROM pgscale.buffer_usage_sample(1) GROUP BY 1, 2, 3 ORDER BY 1;
+       sum(buffers) = (SELECT sum(buffers) FROM pgscale.buffer_usage()) AS buffers, count(*)
+  FROM pgscale_internal.buffer_usage_sample(1) GROUP BY 1, 2, 3 ORDER BY 1;
 SELECT n, array_agg(s.usage_count) AS usage_counts, round(sum(fraction)::numeric, 6) AS fractions,
-       abs(sum(buffers) - (SELECT sum(buffers) FROM pgscale.buffer_usage)) <= 4 AS buffers,
-       bool_and(abs(buffers - fraction * (SELECT sum(buffers) FROM pgscale.buffer_usage)) <= 0.5) AS scaled,
+       abs(sum(buffers) - (SELECT sum(buffers) FROM pgscale.buffer_usage())) <= 4 AS buffers,
+       bool_and(abs(buffers - fraction * (SELECT sum(buffers) FROM pgscale.buffer_usage())) <= 0.5) AS scaled,
        bool_and(fraction BETWEEN fraction_low AND fraction_high AND fraction_low >= 0 AND fraction_high <= 1) AS inside,
        -- its ends are where the share seen is off by 1.96 standard deviations
        bool_and(fraction_low = 0 OR abs((fraction - fraction_low) / sqrt(fraction_low * (1 - fraction_low) / n) - 1.96) < 0.001) AS low,
        bool_and(fraction_high = 1 OR abs((fraction_high - fraction) / sqrt(fraction_high * (1 - fraction_high) / n) - 1.96) < 0.001) AS high,
        bool_and(dirty BETWEEN 0 AND buffers AND pinned BETWEEN 0 AND buffers) AS parts
-  FROM unnest(ARRAY[2, 1000, 1025, 100000]) n, pgscale.buffer_usage_sample(n) s GROUP BY n ORDER BY n;
-SELECT bool_and(fraction_high - fraction_low < 0.008) AS "n is 65536" FROM pgscale.buffer_usage_sample();
+  FROM unnest(ARRAY[2, 1000, 1025, 100000]) n, pgscale_internal.buffer_usage_sample(n) s GROUP BY n ORDER BY n;
+SELECT bool_and(fraction_high - fraction_low < 0.008) AS "of 65536" FROM pgscale.buffer_usage(65536);
 
 -- what is in them of one relation
 CREATE TABLE buffer_usage (i int PRIMARY KEY, filler char(1000));
@@ -41,7 +41,7 @@ SELECT r.relation, r.fork, r.datid = d.oid AS here, r.relfilenode = pg_relation_
 CREATE TABLE dirtied AS SELECT i, repeat('x', 1000) FROM generate_series(1, 6000) i;
 SELECT count(*) AS counts, max(abs(s.buffers - u.buffers)) < 60 AS buffers, max(abs(s.dirty - u.dirty)) < 60 AS dirty,
        max(abs(s.pinned - u.pinned)) < 20 AS pinned, sum(u.dirty) > 600 AS some
-  FROM pgscale_internal.buffer_usage() u JOIN pgscale.buffer_usage_sample(100000) s ON u.usage_count IS NOT DISTINCT FROM s.usage_count;
+  FROM pgscale_internal.buffer_usage() u JOIN pgscale_internal.buffer_usage_sample(100000) s ON u.usage_count IS NOT DISTINCT FROM s.usage_count;
 DROP TABLE dirtied;
 SELECT bool_and(buffers <= before) AS most_first
   FROM (SELECT buffers, lag(buffers) OVER () AS before FROM pgscale.relation_buffers) b;
@@ -68,9 +68,9 @@ SELECT count(stats_reset) AS stats_reset FROM pgscale.clock_sweep;
 SELECT buffers = (SELECT setting::int FROM pg_settings WHERE name = 'shared_buffers') AS buffers,
        passes >= 0 AND hand BETWEEN 0 AND buffers - 1 AS hand, stats_reset < clock_timestamp() AS stats_reset,
        least(ticks, allocations) >= 0 AS counts,
-       abs(unused_fraction - (SELECT fraction FROM pgscale.buffer_usage WHERE usage_count IS NULL)) < 0.01 AS unused,
-       abs(zero_fraction - (SELECT fraction FROM pgscale.buffer_usage WHERE usage_count = 0)) < 0.01 AS zero,
-       abs(max_fraction - (SELECT fraction FROM pgscale.buffer_usage WHERE usage_count = 5)) < 0.01 AND max_fraction > 0.01 AS max,
+       abs(unused_fraction - (SELECT fraction FROM pgscale.buffer_usage() WHERE usage_count IS NULL)) < 0.01 AS unused,
+       abs(zero_fraction - (SELECT fraction FROM pgscale.buffer_usage() WHERE usage_count = 0)) < 0.01 AS zero,
+       abs(max_fraction - (SELECT fraction FROM pgscale.buffer_usage() WHERE usage_count = 5)) < 0.01 AND max_fraction > 0.01 AS max,
        expected_search >= 1 AS expected,
        reason ~ '^nothing ha[sd] to leave' AS reason
   FROM pgscale.clock_sweep \gx
@@ -80,13 +80,13 @@ SELECT pgscale.reset('buffer_usage');
 SELECT c.stats_reset > b.stats_reset AS later, c.stats_reset <= clock_timestamp() AS now FROM pgscale.clock_sweep c, before b;
 
 -- wrong input
-SELECT * FROM pgscale.buffer_usage_sample(0);
-SELECT * FROM pgscale.buffer_usage_sample(NULL);
+SELECT * FROM pgscale.buffer_usage(0);
+SELECT * FROM pgscale_internal.buffer_usage_sample(NULL);
 \set VERBOSITY sqlstate
-SELECT * FROM pgscale.buffer_usage_sample(-1);
+SELECT * FROM pgscale.buffer_usage(-1);
 -- one that would take long is cancelled as any query
 SET statement_timeout = '100ms';
-SELECT * FROM pgscale.buffer_usage_sample(2147483647);
+SELECT * FROM pgscale.buffer_usage(2147483647);
 RESET statement_timeout;
 \set VERBOSITY default
 
@@ -95,18 +95,18 @@ CREATE ROLE pgscale_nobody;
 CREATE ROLE pgscale_watcher IN ROLE pg_monitor;
 GRANT USAGE ON SCHEMA pgscale, pgscale_internal TO pgscale_nobody;
 SET ROLE pgscale_nobody;
-SELECT * FROM pgscale.buffer_usage;
+SELECT * FROM pgscale.buffer_usage();
 SELECT * FROM pgscale.relation_buffers;
 SELECT * FROM pgscale.clock_sweep;
 SELECT * FROM pgscale_internal.buffer_usage();
-SELECT * FROM pgscale.buffer_usage_sample(1);
+SELECT * FROM pgscale.buffer_usage(1);
 SELECT * FROM pgscale_internal.relation_buffers();
 SELECT * FROM pgscale_internal.clock_sweep();
 SELECT pgscale.reset('buffer_usage');
 RESET ROLE;
 SET ROLE pgscale_watcher;
-SELECT count(*) FROM pgscale.buffer_usage;
-SELECT count(*) FROM pgscale.buffer_usage_sample();
+SELECT count(*) FROM pgscale.buffer_usage();
+SELECT count(*) FROM pgscale.buffer_usage(65536);
 SELECT count(*) > 20 AS relations FROM pgscale.relation_buffers;
 SELECT count(*) FROM pgscale.clock_sweep;
 SELECT pgscale.reset('buffer_usage');

@@ -101,7 +101,7 @@ CALL stand_in('sweeper_stats', numbered('sweeper_stats', 1), numbered('sweeper_s
 CALL stand_in('buffer_usage_sample', numbered('buffer_usage_sample', 1), numbered('buffer_usage_sample', 2) - 'usage_count');
 CALL stand_in('writeback_stats', numbered('writeback_stats', 1));
 CALL stand_in('relocation_jobs', '{"state": "queued"}', '{"state": "done"}', '{"state": "queued"}', '{"state": "lost"}', '{"state": "lost"}', '{"state": "lost"}');
-CALL stand_in('tuning_findings', '{"rule": "r", "confidence": "high", "verdict": "advises"}', '{"rule": "r", "confidence": "low", "verdict": "silent"}',
+CALL stand_in('advice_rules', '{"rule": "r", "confidence": "high", "verdict": "advises"}', '{"rule": "r", "confidence": "low", "verdict": "silent"}',
     '{"rule": "r", "confidence": "low", "verdict": "advises"}', '{"rule": "r", "confidence": "low", "verdict": "advises"}');
 CALL stand_in('scalability', numbered('scalability', 1));
 CALL stand_in('numa_nodes', '{"node": 0, "memory_bytes": 64, "free_bytes": 16}', '{"node": 3, "memory_bytes": 32}');

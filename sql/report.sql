@@ -10,8 +10,8 @@ CREATE EXTENSION pgscale;
 SELECT string_agg(line, ', ' ORDER BY n) FROM (SELECT line, n, lead(line) OVER (ORDER BY n) AS under
           FROM regexp_split_to_table(pgscale.report(), '\n') WITH ORDINALITY l (line, n)) l WHERE under ~ '^---+$';
 SELECT string_agg(section[1], ' ') FROM regexp_matches(pgscale.report(format => 'html'), '<section id="(\w+)">', 'g') section;
-SELECT string_agg(section[1], ' ') FROM regexp_matches(pgscale.report_diff(now() - interval '2 h', now() - interval '1 h',
-    now() - interval '1 h', now(), 'html'), '<section id="(\w+)">', 'g') section;
+SELECT string_agg(section[1], ' ') FROM regexp_matches(pgscale.report(now() - interval '2 h', now() - interval '1 h', 'html',
+    now() - interval '1 h', now()), '<section id="(\w+)">', 'g') section;
 SELECT max(length(line)) <= 120 AS fits FROM regexp_split_to_table(pgscale.report(), '\n') line;
 SELECT page ~ '^<!DOCTYPE html>\n<html lang="en">' AS begins, page ~ '</html>\n$' AS ends, page ~ '[^\x01-\x7f]' AS beyond_ascii,
        page ~* '<script|<img|<link|<iframe|\son\w+=|javascript:|url\(|@import|src=|href=' AS asks_for_more,
@@ -27,7 +27,7 @@ SELECT pgscale.report('2026-01-01', '2026-01-01');
 SELECT pgscale.report('infinity');
 SELECT pgscale.report(until => '-infinity');
 SELECT pgscale.report(until => '1970-01-01');
-SELECT pgscale.report_diff(now() - interval '1 h', now(), now(), now() - interval '1 h');
+SELECT pgscale.report(now() - interval '1 h', now(), since2 => now(), until2 => now() - interval '1 h');
 \echo '-- and what is one'
 SELECT pgscale.report(since, until) ~ 'Settings' AS made
   FROM (VALUES (now() - interval '10 years', NULL::timestamptz), ('-infinity', 'infinity'), (now() - interval '1 ms', now()),

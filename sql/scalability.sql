@@ -170,7 +170,7 @@ SELECT clock_timestamp() AS before \gset
 SELECT pgscale.reset('scalability');
 SELECT status, points, buckets, discarded, num_nulls(lambda, sigma, kappa, r2, peak_concurrency, min_concurrency, concurrency, throughput, measured_at) AS nulls,
        stats_reset > :'before' AS stats_reset FROM pgscale.scalability;
-SELECT count(*) FROM pgscale.scalability_points();
+SELECT count(*) FROM pgscale_internal.scalability_points();
 DROP VIEW noisy;
 DROP FUNCTION short, law, noise, error_of, solved;
 DROP TABLE published;

@@ -107,7 +107,7 @@ is($db->sql('SELECT count(*) <= extract(epoch FROM max(at) - min(at)) + 2 FROM p
 # While the sampler is off, nothing is known: no rest
 $db->set('pgscale.sampler' => 'off');
 $db->poll_ok('SELECT active_sessions IS NULL AND observed_ms = 0 FROM pgscale.archive_minutes ORDER BY at DESC LIMIT 1', 'nothing was observed');
-is($db->sql(q{SELECT count(*) FROM pgscale.archive_minutes m, pgscale.past_coverage() c WHERE m.observed_ms = 0
+is($db->sql(q{SELECT count(*) FROM pgscale.archive_minutes m, pgscale_internal.past_coverage() c WHERE m.observed_ms = 0
     AND c.at <= m.at AND c.at + make_interval(secs => c.period_s) > m.at + make_interval(secs => m.period_s / 2)}), 0, 'nor is that known');
 $db->set('pgscale.sampler');
 $db->poll_ok('SELECT observed_ms > 0 FROM pgscale.archive_minutes ORDER BY at DESC LIMIT 1', 'it is observed again');

@@ -64,7 +64,7 @@ my @calls = split /\n/, $db->sql(q{
      ORDER BY 1});
 push @calls, q{pgscale_internal.past_queries(ARRAY(SELECT query_id FROM pg_stat_activity)) q}, map { "pgscale.$_ q" } "trace_waits($pid, '10 ms', 10)", "trace_waits($pid, '10 ms', 10, '10 ms')", "report(NULL, NULL, 'html')",
   q{compare_waits(now() - interval '1 min', NULL, now() - interval '1 min', NULL, 'query')},
-  (map { "top_waits('-infinity', NULL, '$_')" } qw(event query database user application blocker)), q{report_diff(now() - interval '1 min', now(), now() - interval '1 min', now())};
+  (map { "top_waits('-infinity', NULL, '$_')" } qw(event query database user application blocker)), q{report(now() - interval '1 min', now(), 'text', now() - interval '1 min', now())};
 @calls = grep { !/query_waits/ } @calls unless $statements;
 cmp_ok(scalar @calls, '>', 80, 'much is asked');
 for my $name (sort keys %db)

@@ -188,7 +188,7 @@ is($db->sql($of_away), '', 'and then it is gone');
 $locker->quit;
 
 # Pins, and all of it against pg_buffercache
-my $pinned = 'SELECT sum(pinned) FROM pgscale.buffer_usage';
+my $pinned = 'SELECT sum(pinned) FROM pgscale.buffer_usage()';
 $db->poll_ok($pinned, 'no buffer is pinned', 0);
 $looker->sql('BEGIN; DECLARE c CURSOR FOR SELECT FROM pages; FETCH c');
 cmp_ok($db->sql($pinned), '>', 0, 'a cursor pins a buffer');
@@ -198,7 +198,7 @@ SKIP:
 
     $db->sql('CREATE EXTENSION pg_buffercache');
     $db->sql('UPDATE pages SET i = i WHERE i < 20');
-    $db->poll_ok(q{SELECT count(*) FROM pgscale.buffer_usage u FULL JOIN (
+    $db->poll_ok(q{SELECT count(*) FROM pgscale.buffer_usage() u FULL JOIN (
         SELECT usagecount, count(*) AS buffers, count(*) FILTER (WHERE isdirty) AS dirty,
                count(*) FILTER (WHERE pinning_backends > 0) AS pinned
           FROM pg_buffercache GROUP BY 1) b ON coalesce(u.usage_count, -1) = coalesce(b.usagecount, -1)
@@ -225,7 +225,7 @@ pages_of($db, 100, 300, 4);
 pages_of($db, 1000, 1300);
 is($db->sql(q{
     WITH truth AS MATERIALIZED (SELECT usage_count, fraction FROM pgscale_internal.buffer_usage()),
-         sample AS MATERIALIZED (SELECT s.* FROM generate_series(1, 200) i, LATERAL pgscale.buffer_usage_sample(2000 + 0 * i) s)
+         sample AS MATERIALIZED (SELECT s.* FROM generate_series(1, 200) i, LATERAL pgscale_internal.buffer_usage_sample(2000 + 0 * i) s)
     SELECT count(*) FILTER (WHERE held < 176), count(*) >= 2, bool_or(held < 200), bool_and(abs(mean - fraction) < 0.01)
       FROM (SELECT t.usage_count, t.fraction, count(*) FILTER (WHERE t.fraction BETWEEN s.fraction_low AND s.fraction_high) AS held,
                    avg(s.fraction) AS mean
@@ -251,7 +251,7 @@ $looker->start('CALL come_and_go()');
 # Those of dropped relations are taken first from a freelist, and else when the hand comes by.
 my $most = has_freelist() ? 0.9 : 0.6;
 my %wrong = (
-    'all buffers, whatever happens' => "SELECT sum(buffers) = $buffers FROM pgscale.buffer_usage",
+    'all buffers, whatever happens' => "SELECT sum(buffers) = $buffers FROM pgscale.buffer_usage()",
     'no more of relations than there are, and most of them' =>
       "SELECT sum(buffers) BETWEEN $most * $buffers AND 1.01 * $buffers FROM pgscale.relation_buffers",
     'no page of a relation that never was' => q{SELECT NOT EXISTS (SELECT FROM pgscale.relation_buffers r
@@ -279,8 +279,8 @@ $node->append_conf('postgresql.conf', q{shared_preload_libraries = ''});
 $node->restart;
 $db = session($node);
 pages_of($db, 0, 500);
-is($db->sql('SELECT sum(buffers) FROM pgscale.buffer_usage'), $buffers, 'without preload: buffer_usage');
-is($db->sql('SELECT count(*) FROM pgscale.buffer_usage_sample(100)'), 7, 'buffer_usage_sample');
+is($db->sql('SELECT sum(buffers) FROM pgscale.buffer_usage()'), $buffers, 'without preload: buffer_usage');
+is($db->sql('SELECT count(*) FROM pgscale.buffer_usage(100)'), 7, 'a sample of it');
 is($db->sql("SELECT buffers FROM pgscale.relation_buffers WHERE relation = 'pages'::regclass AND fork = 'main'"), 500,
     'relation_buffers');
 is($db->sql(q{SELECT buffers, stats_reset, ticks, allocations, ticks_per_allocation, seconds_per_pass,

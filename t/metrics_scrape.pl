@@ -74,7 +74,7 @@ my ($state, $text) = $db->try('SELECT count(*) FROM pgscale.top_waits()');
 is($state, '55P03', 'top_waits does not wait for a lock without end');
 like($text, qr/HINT: .*pgscale\.blockers/, 'and says where to look');
 is(($db->try('SELECT count(*) FROM pgscale.contention()'))[0], '55P03', 'nor does contention');
-is(($db->try('SELECT count(*) FROM pgscale.past_coverage($$-infinity$$)'))[0], '55P03', 'nor the search for the oldest row');
+is(($db->try('SELECT count(*) FROM pgscale_internal.past_coverage($$-infinity$$)'))[0], '55P03', 'nor the search for the oldest row');
 is($db->sql(q{SELECT string_agg(DISTINCT labels ->> 'feature', ' ') FILTER (WHERE name = 'pgscale_metrics_missing'), count(*) > 100,
     bool_or(name ~ '^pgscale_archive') FROM pgscale.metrics()}), 'archive|t|f', 'metrics have all but the archive, and say so');
 is($db->sql('SHOW lock_timeout'), '0', 'lock_timeout is as it was');

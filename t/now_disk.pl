@@ -56,7 +56,7 @@ my $advised;
 in_time_ok(sub {
     $advised = $db->sql(q{SELECT a.recommended = pgscale_internal.tuning_max_wal_size(), a.recommended FROM pgscale.advice a WHERE a.rule = 'max_wal_size'});
     return $advised =~ /^t\|/;
-}, 'advice has the same value as now') or diag $advised, $db->sql('SELECT * FROM pgscale.advice_rules');
+}, 'advice has the same value as now') or diag $advised, $db->sql('SELECT * FROM pgscale.advice_rules()');
 my $cure = storm_is('cure', qr/^CALL pgscale[.]set/, 'the cure');
 my ($mb) = $cure =~ /^CALL pgscale[.]set[(]'max_wal_size', '(\d+)MB', true[)]$/ or die $cure;
 cmp_ok($mb, '>', 16, 'is a larger max_wal_size');

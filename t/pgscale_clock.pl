@@ -93,7 +93,7 @@ for my $clock ($HOURS, -60, -$HOURS, $IN_1997, 0)
     }
     set_clock($clock);
     $db->poll_ok("SELECT (SELECT max(at) $recent FROM pgscale.activity(bucket => '1 s') WHERE covered_fraction > 0),
-        (SELECT max(at + make_interval(secs => period_s)) $recent FROM pgscale.past_coverage('-infinity'))",
+        (SELECT max(at + make_interval(secs => period_s)) $recent FROM pgscale_internal.past_coverage('-infinity'))",
         "the clock set by $clock seconds: activity and history are those of now", 't|t');
     is($db->sql(q{SELECT (SELECT count(*) FROM pgscale.activity(bucket => '1 s') WHERE active_sessions NOT BETWEEN 0 AND 50)
         + (SELECT count(*) FROM pgscale.past_waits('-infinity', 'infinity') WHERE at > clock_timestamp())}), '0', 'sensible, and without a future');
@@ -102,7 +102,7 @@ for my $clock ($HOURS, -60, -$HOURS, $IN_1997, 0)
 ### Evidence
 
 # What is known of a setting is known from when it was changed on, which cannot be later than now.
-my $found = q{SELECT coalesce(string_agg(reason, E'\\n'), '') FROM pgscale.advice_rules WHERE reason ~ 'since max_wal_size got its value'};
+my $found = q{SELECT coalesce(string_agg(reason, E'\\n'), '') FROM pgscale.advice_rules() WHERE reason ~ 'since max_wal_size got its value'};
 set_clock($HOURS);
 $db->sql(q{CALL pgscale.set('max_wal_size', '2GB', reload => true)});
 until_ok(sub { $db->sql($found) ne '' }, 'a setting has changed');

@@ -47,9 +47,9 @@ for my $call (calls_known($wire))
 }
 is(join("\n", @wrong), '', 'without preload each call answers, or says what to do');
 my @need = qw(activity advice advice_rules apply apply_all blocker_profile compare_waits contention keep kept_relations lwlock_profile
-  lwlock_tranches metrics past_coverage past_waits relocate_indexes relocate_table relocate_tablespace
-  relocation_cancel relocation_undo replacement_stats reset sampler_stats scalability scalability_points sweeper_stats top_waits
-  trace_history tuning_findings verify wait_history wait_profile wal_efficiency);
+  lwlock_tranches metrics past_waits relocate_indexes relocate_table relocate_tablespace
+  relocation_cancel relocation_undo replacement_stats reset sampler_stats scalability sweeper_stats top_waits
+  trace_history verify wait_history wait_profile wal_efficiency);
 is(join(' ', sort map { /^pgscale\.(\w+)/ } keys %needs), "@need", 'these need the library, and no others do');
 $wire->quit;
 is($db->sql(q{SELECT feature, enabled, state, reason ~ 'not loaded', action ~ 'shared_preload_libraries'

@@ -42,7 +42,7 @@ is(names(section('Memory') =~ s/.*```text\n//sr, qr/^ (pgscale [a-z_ ]*?) +\|/m)
     names($db->sql('SELECT name FROM pg_shmem_allocations'), qr/^(pgscale.*)$/m), 'memory');
 is(names(section('Files'), qr/`pg_stat\/(\w+\.stat)`/), names($source =~ s/%d\.stat/N.stat/gr, qr/(pgscale_\w+\.stat)\b/), 'files');
 $column = join "\n", section('What acts') =~ /^\| (`[^.|]*)\|/gm;
-is(names($column, qr/`(\w+)/) =~ s/\b(?:fleet(?:_health|_advice|_waits)?|tuning_findings)\b ?//gr,
+is(names($column, qr/`(\w+)/) =~ s/\b(?:fleet(?:_health|_advice|_waits)?|advice_rules)\b ?//gr,
     names($db->sql(q{SELECT proname FROM pg_proc WHERE pronamespace = 'pgscale'::regnamespace AND proname <> 'relocation_wait'
         AND NOT has_function_privilege('pg_monitor', oid, 'EXECUTE')}), qr/(\w+)/), 'functions that act');
 

@@ -75,7 +75,7 @@ sub works_ok
     $db->sql('INSERT INTO t SELECT i, repeat($$x$$, 500) AS filler FROM generate_series(1, 1000) i; UPDATE t SET i = -i');
     is($db->sql('SELECT count(*), sum(i) FROM t'), '1000|-500500', "$name: it starts and works");
     $db->sql('DELETE FROM t');
-    is($db->sql('SELECT sum(buffers) FROM pgscale.buffer_usage'),
+    is($db->sql('SELECT sum(buffers) FROM pgscale.buffer_usage()'),
         $db->sql(q{SELECT setting FROM pg_settings WHERE name = 'shared_buffers'}), "$name: all buffers are counted");
     $db->poll_ok(q{SELECT (SELECT count(*) = 2 FROM pg_stat_activity WHERE backend_type IN ('pgscale sampler', 'pgscale writeback')),
         min(ticks) > 0, sum(errors) FROM pgscale.sweeper_stats}, "$name: its workers run, without an error", 't|t|0');

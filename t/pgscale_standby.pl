@@ -61,8 +61,8 @@ is($db->sql("SELECT count(*) > 0 FROM pgscale.trace_waits($startup, '10 ms')"), 
 $db->poll_ok('SELECT max(looks) > 0 OR count(*) = 0 FROM pgscale_internal.lwlock_profile()', 'lwlock_profile');
 is($db->sql('SELECT count(*) FROM pgscale.hot_buffers, pgscale.reset($$lwlocks$$)'), 0, 'hot_buffers: no session waits for one');
 $db->sql('BEGIN; DECLARE here CURSOR FOR SELECT FROM pages; FETCH here');
-is($db->sql(q{SELECT (SELECT sum(buffers) FROM pgscale.buffer_usage) = (SELECT setting::int FROM pg_settings WHERE name = 'shared_buffers'),
-    (SELECT count(*) FROM pgscale.buffer_usage_sample()),
+is($db->sql(q{SELECT (SELECT sum(buffers) FROM pgscale.buffer_usage()) = (SELECT setting::int FROM pg_settings WHERE name = 'shared_buffers'),
+    (SELECT count(*) FROM pgscale.buffer_usage(65536)),
     (SELECT buffers > 0 FROM pgscale.relation_buffers WHERE relation = 'pages'::regclass AND fork = 'main'),
     (SELECT stats_reset IS NOT NULL AND reason IS NOT NULL FROM pgscale.clock_sweep)}), 't|7|t|t', 'buffers');
 $db->sql('COMMIT');
@@ -90,7 +90,7 @@ is($db->sql(q{SELECT count(*) FROM pg_tablespace t, pg_ls_tmpdir(t.oid) WHERE sp
 in_time_ok(sub { $db->sql(q{SELECT since IS NOT NULL AND num_nulls(rewritten_fraction, segment_switches_per_s) = 2
     AND num_nulls(flushes_per_commit, commits_per_flush, flush_ms) = 3 AND reason ~ '^fsync is off' FROM pgscale.wal_efficiency()}) eq 't' },
     'evidence of its own, without WAL of its own; flushes that are not made are not counted as none');
-is($db->sql('SELECT count(*) FILTER (WHERE verdict = $$advises$$), count(*) > 20 FROM pgscale.advice_rules'), '0|t', 'and no advice');
+is($db->sql('SELECT count(*) FILTER (WHERE verdict = $$advises$$), count(*) > 20 FROM pgscale.advice_rules()'), '0|t', 'and no advice');
 $busy->start(q{DO $$BEGIN WHILE true LOOP PERFORM pg_sleep(0.005); COMMIT; END LOOP; END$$});
 in_time_ok(sub { $db->sql('SELECT throughput > 0 FROM pgscale.scalability') eq 't' }, 'its transactions are measured');
 $db->poll_ok(q{SELECT concat_ws('|', enabled, state) FROM pgscale.health WHERE feature = '} . $_->[0] . q{'}, "health: $_->[0]", $_->[1])

@@ -96,7 +96,7 @@ is(join(' ', map { /id="(\w+)"/ } grep { /<p class="x"/ } $page =~ m{<section.*?
 my $text = report($db, q{now() - interval '1 min'});
 like($text, qr/^  Lock:transactionid /m, 'text, too');
 is((grep { length > 120 } split /\n/, $text), 0, 'fits into 120 columns');
-$page = $db->sql(q{SELECT pgscale.report_diff(now() - interval '2 min', now() - interval '1 min', now() - interval '1 min', now(), 'html')});
+$page = $db->sql(q{SELECT pgscale.report(now() - interval '2 min', now() - interval '1 min', 'html', now() - interval '1 min', now())});
 page_ok($page, 'two periods');
 is(scalar(() = $page =~ /<svg/g), 2, 'two charts');
 like(section($page, 'differences'), qr/Lock:transactionid/, 'and what differs');
@@ -189,7 +189,7 @@ $planter->sql(qq{CREATE FUNCTION $_ AS 'INSERT INTO public.planted VALUES (\$p\$
   'public.concat_ws(text, text, text)';
 $planter->sql(q{CREATE FUNCTION public.planted_concat(text, text) RETURNS text LANGUAGE sql AS $$ INSERT INTO public.planted VALUES ('||'); SELECT $1 $$;
     CREATE OPERATOR public.|| (LEFTARG = text, RIGHTARG = text, FUNCTION = public.planted_concat)});
-$db->sql(q{SET search_path = public, pg_catalog; SELECT length(pgscale.report(NULL, NULL, 'html')) + length(pgscale.report_diff(now() - interval '1 min', now(), now() - interval '1 min', now()))});
+$db->sql(q{SET search_path = public, pg_catalog; SELECT length(pgscale.report(NULL, NULL, 'html')) + length(pgscale.report(now() - interval '1 min', now(), 'text', now() - interval '1 min', now()))});
 is($db->sql('RESET search_path; SELECT string_agg(DISTINCT what, E\'\n\') FROM planted'), '', 'nothing planted is called');
 
 $_->quit for $culprit, @victims;

@@ -246,7 +246,7 @@ SKIP:
     $db->poll_ok(q{SELECT ms('burner', '^Timeout:PgSleep') > 2000}, 'a minute later another one sleeps');
     $db->sampler('off');
     $db->sql(q{CREATE TABLE period AS SELECT date_trunc('minute', min(at)) AS since,
-        date_trunc('second', max(at + make_interval(secs => period_s))) + interval '2 s' AS until FROM pgscale.past_coverage()});
+        date_trunc('second', max(at + make_interval(secs => period_s))) + interval '2 s' AS until FROM pgscale_internal.past_coverage()});
     set_clock_ahead(5);
     is($db->sql(q{SELECT abs(max(t.wait_ms) / ms('burner', '^(Timeout|CPU):') - 1) < 0.02
         FROM period, pgscale.top_waits(since, until, 'user') t WHERE item = 'burner'}), 't',
@@ -270,12 +270,12 @@ SKIP:
     $db->poll_ok('SHOW pgscale.sampler_history_period', 'samples are rare', '1min');
     $next_minute->();
     $db->sql('SELECT pgscale.reset($$sampler$$)');
-    $db->poll_ok('SELECT count(*) > 0 FROM pgscale.past_coverage()', 'a sample');
+    $db->poll_ok('SELECT count(*) > 0 FROM pgscale_internal.past_coverage()', 'a sample');
     $waits_for_ms->(300, 'a session waits, without a sample');
     $gets_it->();
     $db->set('pgscale.sampler_history_period', '5');
     # the next one ends the time that is known
-    $db->poll_ok(q{SELECT sum(known_s) > 0.3 FROM pgscale.past_coverage()}, 'the time of the wait is known');
+    $db->poll_ok(q{SELECT sum(known_s) > 0.3 FROM pgscale_internal.past_coverage()}, 'the time of the wait is known');
     $next_minute->();
     $waits_for_ms->(2300, 'it waits again, and has samples');
     $db->sampler('off');
@@ -284,7 +284,7 @@ SKIP:
     is($locks->('item, wait_ms > 2000', ''), 'Lock:advisory|t', 'by event it is one item');
     is($locks->(q{item, abs(wait_ms / ms('burner', '^(?!Client:ClientRead)') - 1) < 0.06}, q{, by => 'user'}), 'burner|t',
         q{and by user its role's});
-    is($locks->('item, event', q{, (SELECT date_trunc('minute', min(at)) + interval '1 min' FROM pgscale.past_coverage())}),
+    is($locks->('item, event', q{, (SELECT date_trunc('minute', min(at)) + interval '1 min' FROM pgscale_internal.past_coverage())}),
         'Lock|Lock', 'alone, the first minute has its class only');
     $db->sampler('on');
     $gets_it->();

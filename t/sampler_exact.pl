@@ -135,9 +135,9 @@ $db->sql("CREATE FUNCTION at(float8) RETURNS timestamptz LANGUAGE sql
     CREATE FUNCTION r6(float8) RETURNS float8 LANGUAGE sql RETURN round(\$1::numeric, 6);
     CREATE FUNCTION s(timestamptz) RETURNS float8 LANGUAGE sql RETURN r6(extract(epoch FROM \$1) - 946684800 - $origin)");
 
-is($db->sql(q{SELECT s(at), r6(period_s), source FROM pgscale.past_coverage('-infinity')}), "10|10|memory\n32.5|7.5|memory",
+is($db->sql(q{SELECT s(at), r6(period_s), source FROM pgscale_internal.past_coverage('-infinity')}), "10|10|memory\n32.5|7.5|memory",
     'what is known');
-is($db->sql('SELECT s(at), r6(period_s) FROM pgscale.past_coverage(at(13.3), at(37.7))'), "13.3|6.7\n32.5|5.2", 'of a part');
+is($db->sql('SELECT s(at), r6(period_s) FROM pgscale_internal.past_coverage(at(13.3), at(37.7))'), "13.3|6.7\n32.5|5.2", 'of a part');
 
 # By each of these: rank, item, its longest event, active sessions, fraction of database time, milliseconds, and its query.
 # What only idles in a transaction is no active session, and a server process no database time. 19 has another name for one
@@ -359,9 +359,9 @@ is($db->sql('SELECT sum(p.samples) = s.samples, abs(sum(p.wait_ms) / s.wait_ms -
 is($db->sql('SELECT count(*) FROM pgscale_internal.wait_history()'), 30, 'the history has as many samples as it can');
 is($db->sql(q{SELECT count(*), min(at) = (SELECT min(sampled_at) FROM pgscale_internal.wait_history()),
     max(at + make_interval(secs => period_s)) >= (SELECT max(sampled_at) FROM pgscale_internal.wait_history())
-        FROM pgscale.past_coverage('-infinity')}), '1|t|t',
+        FROM pgscale_internal.past_coverage('-infinity')}), '1|t|t',
     'it is known from the oldest of them on');
-is($db->sql(q{SELECT count(*) > 0, count(*) FILTER (WHERE at < (SELECT min(at) FROM pgscale.past_coverage('-infinity')))
+is($db->sql(q{SELECT count(*) > 0, count(*) FILTER (WHERE at < (SELECT min(at) FROM pgscale_internal.past_coverage('-infinity')))
     FROM pgscale.past_waits()}), 't|0', 'which counts for nothing itself, as one that is not whole');
 # a row of what the timeline has in a minute and no sample may come with them
 is($db->sql(q{SELECT count(DISTINCT p.at) - h.n IN (0, 1, 2) FROM pgscale.past_waits() p CROSS JOIN

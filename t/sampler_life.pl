@@ -111,7 +111,7 @@ is($db->sql(q{SELECT s.pid = p.pid,
 push @kernel_ms, kernel_ms();
 is(stats("cpu_ms BETWEEN $kernel_ms[2] - $kernel_ms[1] - 1 AND $kernel_ms[3] - $kernel_ms[0] + 1"), 't',
     'its time on CPU since the reset is what the kernel says') or diag "@kernel_ms ", stats('cpu_ms');
-is($db->sql('SELECT count(*) FROM pgscale.past_coverage()'), 1, 'it is no gap');
+is($db->sql('SELECT count(*) FROM pgscale_internal.past_coverage()'), 1, 'it is no gap');
 is($db->sql(q{SELECT p.wait_ms - slept_ms > 990 FROM pgscale.wait_profile p, pause WHERE p.event = 'PgSleep'}),
     't', 'the sample behind the pause stands for all of it');
 

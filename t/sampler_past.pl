@@ -41,12 +41,12 @@ $db->poll_ok("SELECT ($looks) > $looked + 4", 'the sampler was stopped for more 
 $db->sampler('off');
 is($db->sql(q{SELECT abs(active_sessions - 1) < 0.02 FROM slept, pgscale.top_waits(since) WHERE item = 'Timeout:PgSleep'}), 't',
     'its time is the time that is known')
-  or diag $db->sql(q{SELECT t.* FROM slept, pgscale.top_waits(since) t; SELECT * FROM pgscale.past_coverage()});
+  or diag $db->sql(q{SELECT t.* FROM slept, pgscale.top_waits(since) t; SELECT * FROM pgscale_internal.past_coverage()});
 is($db->sql(q{SELECT sum(period_s) / (SELECT count(DISTINCT sampled_at) FROM pgscale.wait_history WHERE sampled_at > since)
-        BETWEEN 0.05 AND 1 FROM slept, pgscale.past_coverage(since) GROUP BY since}), 't', 'a look each 100 ms');
+        BETWEEN 0.05 AND 1 FROM slept, pgscale_internal.past_coverage(since) GROUP BY since}), 't', 'a look each 100 ms');
 is($db->sql(qq{SELECT count(*), bool_and(gap_s IS NULL OR gap_s BETWEEN $stopped - 0.15 AND $stopped + 2)
     FROM (SELECT extract(epoch FROM at - lag(at + make_interval(secs => period_s)) OVER (ORDER BY at)) AS gap_s
-            FROM pgscale.past_coverage()) g}), '2|t', 'the rest is a gap');
+            FROM pgscale_internal.past_coverage()) g}), '2|t', 'the rest is a gap');
 cancelled($db, $sleeper);
 $db->sampler('on');
 $sleeper->sql('SELECT pg_sleep(0.3)');
@@ -67,13 +67,13 @@ is($db->sql(qq{SELECT count(*) FROM pgscale.top_waits(by => 'database') WHERE it
 # Of times that the archive has, its rows count, and memory for the rest: nothing is twice, and nothing is missing. What it
 # does not tell apart is other, whatever is asked for.
 $db->poll_ok('SELECT clock_timestamp() > max(at + make_interval(secs => period_s)) + interval $$1.1 s$$
-    FROM pgscale.past_coverage()', 'a gap');
+    FROM pgscale_internal.past_coverage()', 'a gap');
 $db->sql(q{CREATE TABLE whole AS SELECT sum(wait_ms) AS ms FROM pgscale.past_waits();
     CREATE TABLE archived AS SELECT since, middle AS until, extract(epoch FROM middle - since)::float8 AS s,
         (SELECT sum(wait_ms) FROM pgscale.past_waits(middle, until)) AS ms_beside,
-        (SELECT sum(period_s) FROM pgscale.past_coverage(middle, until)) AS s_beside
+        (SELECT sum(period_s) FROM pgscale_internal.past_coverage(middle, until)) AS s_beside
       FROM (SELECT since, until, since + (until - since) / 2 AS middle
-              FROM (SELECT min(at) AS since, max(at + make_interval(secs => period_s)) AS until FROM pgscale.past_coverage()) s) m;
+              FROM (SELECT min(at) AS since, max(at + make_interval(secs => period_s)) AS until FROM pgscale_internal.past_coverage()) s) m;
     CREATE TABLE partition PARTITION OF pgscale_internal.archive_minute DEFAULT});
 my $seconds = q{SELECT a.at, a.event_type, round(a.active_sessions::numeric, 6)
     FROM archived, pgscale.activity(since, until, '1 s') a WHERE covered_fraction > 0.999};
@@ -86,7 +86,7 @@ $db->sql(q{INSERT INTO pgscale_internal.archive_minute (at, period_s, rounds, cl
 is($db->sql(q{SELECT abs(sum(wait_ms) - 4300 - max(ms_beside)) < 0.01 FROM archived, pgscale.past_waits()}), 't',
     'half of it from the archive');
 is($db->sql(q{SELECT string_agg(DISTINCT source, ' '), abs(sum(period_s) - max(s + s_beside)) < 1e-5
-    FROM archived, pgscale.past_coverage()}),
+    FROM archived, pgscale_internal.past_coverage()}),
     'archive memory|t', 'no time is twice');
 is($db->sql(q{SELECT round(sum(wait_ms)), abs(sum(period_s) - s / 4 * 3) < 1e-3 FROM archived,
     pgscale.past_waits(since + make_interval(secs => s / 4), since + make_interval(secs => s / 2)) GROUP BY s}), '1075|t',
@@ -115,7 +115,7 @@ $db->sql('DROP TABLE partition');
 
 # Times at both ends and beyond
 my $none = q{SELECT (SELECT count(*) FROM pgscale.past_waits(%1$s)), (SELECT count(*) FROM pgscale.top_waits(%1$s)),
-    (SELECT count(*) FROM pgscale.past_coverage(%1$s)), (SELECT count(*) FROM pgscale.activity(%1$s) WHERE event_type IS NOT NULL)};
+    (SELECT count(*) FROM pgscale_internal.past_coverage(%1$s)), (SELECT count(*) FROM pgscale.activity(%1$s) WHERE event_type IS NOT NULL)};
 is($db->sql(sprintf $none, $_), '0|0|0|0', "nothing: $_")
   for q{now() + interval '1 h', now() + interval '2 h'}, q{'infinity'}, q{'infinity', 'infinity'}, q{NULL, '-infinity'},
   q{'4713-01-01 BC', '1999-01-01'}, q{now(), now()};
@@ -123,7 +123,7 @@ is($db->sql(qq{SELECT abs(sum(wait_ms) - max(ms)) < 0.01 FROM whole, pgscale.pas
   for q{'-infinity', 'infinity'}, q{'1980-01-01', '294276-12-31'}, q{NULL, 'infinity'};
 for (
     (map { [ 'since must not be later than until', $_, q{now(), now() - interval '1 s'} ] }
-          qw(past_waits top_waits past_coverage activity)),
+          qw(past_waits top_waits activity)),
     [ 'since must not be later', 'activity', q{'infinity', '-infinity'} ],
     [ 'cannot group waits by', 'top_waits', q{by => 'moon'} ],
     [ 'cannot group waits by', 'top_waits', q{by => NULL} ],
@@ -154,7 +154,7 @@ $db->sql("CREATE FUNCTION $_ $trap") for 'public.trap() RETURNS bigint', 'public
   'pgscale.past_waits(timestamptz, timestamptz) RETURNS int', 'pgscale.past_waits(timestamptz, timestamptz, numeric) RETURNS int';
 $db->sql('CREATE VIEW public.pg_stat_statements AS SELECT public.trap() AS queryid, public.trap()::text AS query;
     GRANT SELECT ON public.pg_stat_statements TO PUBLIC; SET search_path = public, pg_catalog');
-for my $call ('top_waits()', q{top_waits(by => 'query')}, 'activity()', 'compare_waits(NULL, NULL, NULL, NULL)', 'past_coverage()')
+for my $call ('top_waits()', q{top_waits(by => 'query')}, 'activity()', 'compare_waits(NULL, NULL, NULL, NULL)')
 {
     is(($db->try("SELECT * FROM pgscale.$call"))[0], '00000', "$call: what others have planted does not run");
 }
@@ -167,10 +167,10 @@ $db->sampler('on');
 $sleeper->start('SELECT pg_sleep(600)');
 $db->poll_ok(q{SELECT count(*) > 0 FROM pgscale.top_waits() WHERE item = 'Timeout:PgSleep'}, 'it goes on');
 $db->sampler('off');
-$db->poll_ok('SELECT clock_timestamp() > max(at + make_interval(secs => period_s)) + interval $$1 s$$ FROM pgscale.past_coverage()',
+$db->poll_ok('SELECT clock_timestamp() > max(at + make_interval(secs => period_s)) + interval $$1 s$$ FROM pgscale_internal.past_coverage()',
     'a gap');
 $db->sampler('on');
-$db->poll_ok(q{SELECT count(*) FROM pgscale.past_coverage() WHERE source = 'memory'}, 'is seen as one', 2);
+$db->poll_ok(q{SELECT count(*) FROM pgscale_internal.past_coverage() WHERE source = 'memory'}, 'is seen as one', 2);
 is($db->sql(q{SELECT max(n) FROM (SELECT count(*) AS n FROM pgscale.past_waits() WHERE event = 'PgSleep' GROUP BY at) a}), 1,
     'and nothing is twice');
 is($db->sql('SELECT abs((ticks + missed_ticks) * 5 - observed_ms) < 500 + lateness_max_us / 1000
@@ -179,8 +179,8 @@ is($db->sql('SELECT abs((ticks + missed_ticks) * 5 - observed_ms) < 500 + latene
 
 # What is known after a reset begins with it, not with the look before.
 $db->sql('SELECT pgscale.reset($$sampler$$)');
-$db->poll_ok('SELECT count(*) FROM pgscale.past_coverage()', 'a look after a reset', 1);
-is($db->sql('SELECT min(at) >= max(stats_reset) - interval $$2 ms$$ FROM pgscale.past_coverage(), pgscale.sampler_stats'), 't',
+$db->poll_ok('SELECT count(*) FROM pgscale_internal.past_coverage()', 'a look after a reset', 1);
+is($db->sql('SELECT min(at) >= max(stats_reset) - interval $$2 ms$$ FROM pgscale_internal.past_coverage(), pgscale.sampler_stats'), 't',
     'stands for the time since then');
 
 # A longer period does not wait for the end of the shorter one, nor the other way round.

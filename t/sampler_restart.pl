@@ -35,13 +35,13 @@ my %all = (
         FROM pgscale_internal.wait_history()) r},
     # which have time is by the seconds of the timeline, which end with the server; so only of what lasts
     applications => q{SELECT DISTINCT application_name FROM pgscale.past_waits('-infinity') WHERE event_type = 'Lock'},
-    'known times' => q{SELECT at, round(period_s::numeric, 6) FROM pgscale.past_coverage('-infinity')});
+    'known times' => q{SELECT at, round(period_s::numeric, 6) FROM pgscale_internal.past_coverage('-infinity')});
 # after a restart, by the samples
 my $sampled = q{SELECT application_name, event_type, round(sum(wait_ms)::numeric, 3) FROM pgscale.past_waits('-infinity')
     WHERE event_type <> 'Extension' AND event !~ '^(pgscale|extension$)' GROUP BY 1, 2 ORDER BY 1, 2};
 my $left = q{SELECT concat_ws(' ', samples, (SELECT count(*) FROM pgscale_internal.wait_profile()), (SELECT count(*)
     FROM pgscale_internal.wait_history()),
-    (SELECT count(*) FROM pgscale.past_coverage('-infinity'))) FROM pgscale.sampler_stats};
+    (SELECT count(*) FROM pgscale_internal.past_coverage('-infinity'))) FROM pgscale.sampler_stats};
 
 # Waits of several kinds and applications; a gap, so that there are two spans. The sampler is off afterwards, so that nothing moves.
 my ($holder, $waiter) = map { session($node) } 1, 2;
@@ -50,10 +50,10 @@ $waiter->sql(q{SET application_name = 'shop'});
 $db->sees_waiting($waiter, 'UPDATE t SET i = 3');
 $db->poll_ok('SELECT count(*) > 0 FROM pgscale.wait_history WHERE root_pid IS NOT NULL', 'one waits for a root');
 $db->sampler('off');
-$db->poll_ok('SELECT clock_timestamp() > max(at + make_interval(secs => period_s)) + interval $$1 s$$ FROM pgscale.past_coverage()',
+$db->poll_ok('SELECT clock_timestamp() > max(at + make_interval(secs => period_s)) + interval $$1 s$$ FROM pgscale_internal.past_coverage()',
     'a gap');
 $db->sampler('on');
-$db->poll_ok('SELECT count(*) > 1 FROM pgscale.past_coverage()', 'two times');
+$db->poll_ok('SELECT count(*) > 1 FROM pgscale_internal.past_coverage()', 'two times');
 $holder->sql('COMMIT');
 $waiter->finish;
 $waiter->start('SELECT pg_sleep(600)');
@@ -79,7 +79,7 @@ for my $mode ('fast', 'smart')
 my $spans = split /\n/, $was{'known times'};
 my ($samples) = $was{totals} =~ /^(\d+)/;
 $db->sampler('on');
-$db->poll_ok("SELECT count(*) > $spans FROM pgscale.past_coverage('-infinity')", 'the time without a server is a gap');
+$db->poll_ok("SELECT count(*) > $spans FROM pgscale_internal.past_coverage('-infinity')", 'the time without a server is a gap');
 is($db->sql("$all{'known times'} LIMIT $spans"), $was{'known times'}, 'after what was known');
 $db->poll_ok("SELECT samples > $samples FROM pgscale.sampler_stats", 'and the profile goes on with what it had');
 $db->sampler('off');
@@ -247,7 +247,7 @@ $node->start;
 $db = session($node);
 is($db->sql('SELECT string_agg(pid::text, $$ $$) FROM pgscale_internal.wait_history()'), join(' ', 31 .. 60),
     'a smaller history has the newest samples');
-is($db->sql(q{SELECT round(sum(period_s)) FROM pgscale.past_coverage('-infinity')}), 29, 'and nothing is known of the time before');
+is($db->sql(q{SELECT round(sum(period_s)) FROM pgscale_internal.past_coverage('-infinity')}), 29, 'and nothing is known of the time before');
 is($db->sql(q{SELECT round(sum(wait_ms)) FROM pgscale.past_waits('-infinity')}), 29_000, 'and is added up as far as it goes');
 $db = restarted($db, $node, 'fast', 'pgscale.sampler_history_size = 0');
 is($db->sql($left), '0 0 0 0', 'without any there is nothing');
@@ -263,12 +263,12 @@ write_bytes($history_file, history_file(catversion => $catversion, samples => []
 $node->start;
 $db = session($node);
 my $ends = q{SELECT count(*), round(1e6 * extract(epoch FROM min(at) - '2000-01-01 00:00:00+00')), round(sum(period_s)::numeric, 6)
-    FROM pgscale.past_coverage('-infinity')};
+    FROM pgscale_internal.past_coverage('-infinity')};
 is($db->sql($ends), "256|$began|256.032640", 'each span is there');
 $db->sampler('on');
-$db->poll_ok("SELECT count(*) > 0 FROM pgscale.past_coverage($later)", 'one more');
+$db->poll_ok("SELECT count(*) > 0 FROM pgscale_internal.past_coverage($later)", 'one more');
 $db->sampler('off');
-my $more = $db->sql("SELECT count(*) FROM pgscale.past_coverage($later)");
+my $more = $db->sql("SELECT count(*) FROM pgscale_internal.past_coverage($later)");
 my $seconds = sprintf '%.6f', sum0(map { 1 + $_ / 1e6 } $more .. 255);
 is($db->sql("$ends WHERE at < $later"), join('|', 256 - $more, $began + 2e6 * $more, $seconds), 'and the oldest is gone');
 $db->quit;

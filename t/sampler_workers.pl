@@ -32,7 +32,7 @@ is(join(' ', $db->sql($launched) =~ /Workers (?:Planned|Launched): (\d+)/g), '6 
     'six of eight slots are left to parallel workers');
 is($db->sql(q{SELECT string_agg(feature, ' ' ORDER BY feature) FROM pgscale.health WHERE state = 'broken'}), '',
     'nothing is broken for want of one');
-my $rule = q{SELECT verdict, reason FROM pgscale.advice_rules WHERE rule = 'max_worker_processes'};
+my $rule = q{SELECT verdict, reason FROM pgscale.advice_rules() WHERE rule = 'max_worker_processes'};
 is($db->sql($rule), q{silent|pgscale's workers have their slots, but other background workers leave 6 of the 8 to parallel }
       . 'workers, of which max_parallel_workers allows 8', 'fewer than max_parallel_workers: that is no satisfaction');
 $db->sql('RESET max_parallel_workers_per_gather');

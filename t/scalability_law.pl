@@ -71,7 +71,7 @@ sub figures { return $db->sql('SELECT buckets, discarded, concurrency, throughpu
 sub points
 {
     return $db->sql(q{SELECT string_agg(format('%s %s %s', round(concurrency::numeric, 3), round(throughput::numeric, 3), round(seconds::numeric, 3)), ', ' ORDER BY concurrency)
-        FROM pgscale.scalability_points()});
+        FROM pgscale_internal.scalability_points()});
 }
 
 SKIP:
@@ -132,8 +132,8 @@ SKIP:
         observed(0, [ [ 1, $sessions ] ], 1);
         observed($rate * $seconds, [ [ $seconds, $sessions ] ]);
     }
-    is($db->sql(q{SELECT count(*), sum((seconds > 0)::int) FROM pgscale.scalability_points()}), '7|7', 'seven points');
-    my ($expected) = $db->sql(q{WITH p AS (SELECT concurrency::numeric AS n, throughput::numeric AS x, (seconds / (seconds + 60))::numeric AS w FROM pgscale.scalability_points()),
+    is($db->sql(q{SELECT count(*), sum((seconds > 0)::int) FROM pgscale_internal.scalability_points()}), '7|7', 'seven points');
+    my ($expected) = $db->sql(q{WITH p AS (SELECT concurrency::numeric AS n, throughput::numeric AS x, (seconds / (seconds + 60))::numeric AS w FROM pgscale_internal.scalability_points()),
         r AS (SELECT w, x / n AS a, x / n * (n - 1) AS b, x / n * n * (n - 1) AS c FROM p),
         s AS (SELECT sum(w*a*a) aa, sum(w*a*b) ab, sum(w*a*c) ac, sum(w*b*b) bb, sum(w*b*c) bc, sum(w*c*c) cc, sum(w*a) ya, sum(w*b) yb, sum(w*c) yc FROM r),
         d AS (SELECT ya*(bb*cc-bc*bc) - ab*(yb*cc-bc*yc) + ac*(yb*bc-bb*yc) AS c0, aa*(yb*cc-bc*yc) - ya*(ab*cc-bc*ac) + ac*(ab*yc-yb*ac) AS c1,
@@ -171,7 +171,7 @@ for my $clients (7, 2)
 }
 # Transactions are counted as the server counts them: what was measured does not exceed them all.
 is($db->sql(q{SELECT sum(p.throughput * p.seconds) <= (SELECT sum(xact_commit) FROM pg_stat_database)
-    FROM pgscale.scalability_points() p}), 't', 'no transaction is counted twice');
+    FROM pgscale_internal.scalability_points() p}), 't', 'no transaction is counted twice');
 
 # Does that until a bucket is discarded for it. On a busy machine sessions may come one by one; and where the sampler is late, a
 # bucket begins anew instead.

@@ -84,7 +84,7 @@ sub shown
     is($db->sql($health), 'working|its 6 writers did not keep up in 25 % of the last second, and the server has no slot for more; '
           . 'max_worker_processes is 20|raise max_worker_processes and restart',
               'health: more writers are needed than there are slots');
-    is($db->sql(q{SELECT verdict, reason ~ 'sweeper is short of workers' FROM pgscale.advice_rules WHERE rule = 'max_worker_processes'}), 'advises|t',
+    is($db->sql(q{SELECT verdict, reason ~ 'sweeper is short of workers' FROM pgscale.advice_rules() WHERE rule = 'max_worker_processes'}), 'advises|t',
         'which is advice');
     $db->sql('SELECT set_few_slots(2, 0, 0)');
 

@@ -44,7 +44,7 @@ sub finds
     my ($rule, $columns, $duration) = @_;
     $duration //= '10 minutes';
 
-    return $db->sql("SELECT $columns FROM pgscale.tuning_findings('$duration') WHERE rule = '$rule'");
+    return $db->sql("SELECT $columns FROM pgscale.advice_rules('$duration') WHERE rule = '$rule'");
 }
 
 my $load;
@@ -82,7 +82,7 @@ in_time_ok(sub {
     $evidence = JSON::PP::decode_json($numbers || '{}');
     return $verdict eq 'advises' && $evidence->{checkpoints_requested} >= 2 && $evidence->{page_image_fraction} > 0.3;
 }, 'WAL that starts checkpoints is found, with the numbers: checkpoints and page images')
-  or diag $db->sql('SELECT * FROM pgscale.advice_rules');
+  or diag $db->sql('SELECT * FROM pgscale.advice_rules()');
 is($db->sql(q{SELECT setting, object, current, needs, gain > 0.02 AND gain <= 1, pg_size_bytes(recommended) >= 8 * 1024 * 1024, since < until,
     until <= clock_timestamp() FROM pgscale.advice WHERE rule = 'max_wal_size'}), 'max_wal_size||4MB|reload|t|t|t|t', 'what to set');
 
@@ -222,7 +222,7 @@ is($db->sql(q{SELECT count(*) > 1, bool_and(abs(c.waiting_sessions - t.active_se
     FROM (SELECT pgscale.wait_kind(event_type, split_part(event, ', ', 1)) AS kind, * FROM pgscale.contention('1 day')) c
     JOIN (SELECT pgscale.wait_kind(event_type, event) AS kind, sum(active_sessions) AS active_sessions, sum(fraction) AS fraction
             FROM pgscale_internal.past_items('-infinity', NULL, 'event', 1000) WHERE event <> 'IdleInTransaction' GROUP BY 1) t USING (kind),
-         (SELECT min(at) AS since, max(at + make_interval(secs => period_s)) AS until FROM pgscale.past_coverage('-infinity')) k}), 't|t|t',
+         (SELECT min(at) AS since, max(at + make_interval(secs => period_s)) AS until FROM pgscale_internal.past_coverage('-infinity')) k}), 't|t|t',
     'contention is what top_waits is')
   or diag $db->sql(q{SELECT * FROM pgscale.contention('1 day'); SELECT * FROM pgscale.top_waits('-infinity', top => 1000)});
 $db->sampler('on');

@@ -210,7 +210,7 @@ for my $round (
     evidence([ { s => 3000, sessions => 9000 } ], q{clock_timestamp() - interval '1 ms'});
     $db->sql('SELECT pg_reload_conf()');
     $db->poll_ok(q{SELECT string_agg(rule || ':' || (regexp_match(reason, '^0 s of evidence since (\S+) got its value, \d+ s ago: [35]0 s are needed$'))[1],
-        ' ' ORDER BY rule COLLATE "C") FROM pgscale.tuning_findings()}, 'evidence is void only for rules about ' . join(', ', sort keys %$round), "@expected");
+        ' ' ORDER BY rule COLLATE "C") FROM pgscale.advice_rules()}, 'evidence is void only for rules about ' . join(', ', sort keys %$round), "@expected");
 }
 
 ### Each wait event of this major has a kind of its own in src/tuning/wait_kinds.c: none is only what its class is

@@ -53,7 +53,7 @@ sub finds
 
     $default{$_} //= $db->sql("SELECT current_setting('$_')") for keys %session;
     return $db->sql('DO $made_up$ BEGIN ' . settings_are(%session) . evidence_is(\@records) . ' END $made_up$;'
-          . "SELECT string_agg($what, E'\\n') FROM pgscale.tuning_findings('10 min', $probe) WHERE rule = '$rule';"
+          . "SELECT string_agg($what, E'\\n') FROM pgscale.advice_rules('10 min', $probe) WHERE rule = '$rule';"
           . 'DO $made_up$ BEGIN ' . settings_are(map { $_ => $default{$_} } keys %session) . ' END $made_up$');
 }
 
@@ -693,7 +693,7 @@ line_ok('', 'satisfied: no table of this database..');
 
 $db->quit;
 $db = session($node);
-my $claims = q{SELECT string_agg(rule, ' ' ORDER BY rule) FROM pgscale.advice_rules WHERE verdict = 'silent' AND reason ~ '^pgscale.%s is on and claims'};
+my $claims = q{SELECT string_agg(rule, ' ' ORDER BY rule) FROM pgscale.advice_rules() WHERE verdict = 'silent' AND reason ~ '^pgscale.%s is on and claims'};
 my $asks = q{SELECT state, action FROM pgscale.health WHERE feature = 'sweeper'};
 $db->set($_->[0] => $_->[1]) for [ 'pgscale.sweeper_mode', sweeper_mode() ], [ 'pgscale.sweeper', 'on' ];
 if (has_freelist())
@@ -703,7 +703,7 @@ if (has_freelist())
     is($db->sql(sprintf $claims, 'sweeper'), 'bgwriter_lru_maxpages', 'the rule leaves that to it');
     $db->set(bgwriter_lru_maxpages => 0);
     $db->poll_ok($asks, 'with it, there is nothing to do', 'working|');
-    like($db->sql(q{SELECT reason FROM pgscale.advice_rules WHERE rule = 'bgwriter_lru_maxpages'}),
+    like($db->sql(q{SELECT reason FROM pgscale.advice_rules() WHERE rule = 'bgwriter_lru_maxpages'}),
         qr/^pgscale.sweeper is on and claims bgwriter_lru_maxpages, which is to be 0: .* now pgscale.sweeper is on, not auto/,
         'the rule does not take it back, and says why');
 }

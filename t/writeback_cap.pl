@@ -247,7 +247,7 @@ hot_ok(q{SET backend_flush_after = 0;
     'whatever the asking session has set it to');
 $db->sql('RESET backend_flush_after');
 $db->set('backend_flush_after');
-hot_ok(q{SELECT string_agg(rule, ' ' ORDER BY rule) FROM pgscale.advice_rules
+hot_ok(q{SELECT string_agg(rule, ' ' ORDER BY rule) FROM pgscale.advice_rules()
     WHERE verdict = 'silent' AND reason ~ '^pgscale.writeback is on and claims'},
     'backend_flush_after checkpoint_flush_after vm.dirty_background_bytes', 'and no rule advises that');
 my ($requests, $written) = split /\|/, seen('requests, written_bytes');

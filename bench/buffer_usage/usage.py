@@ -19,7 +19,7 @@ SCALE, QUICK_SCALE = 20, 2
 MOVED = 10
 FORKS = ("main", "fsm", "vm", "init")
 
-BUFFER_USAGE = "SELECT usage_count, buffers, dirty, pinned FROM pgscale.buffer_usage"
+BUFFER_USAGE = "SELECT usage_count, buffers, dirty, pinned FROM pgscale.buffer_usage()"
 VIEW_USAGE = """
     SELECT usagecount, count(*), count(*) FILTER (WHERE isdirty), count(*) FILTER (WHERE pinning_backends > 0)
       FROM pg_buffercache GROUP BY 1"""
@@ -43,7 +43,7 @@ class Question(NamedTuple):
 NOTHING = Question("SELECT 1", "SELECT 1")
 USAGE = Question("buffer_usage", BUFFER_USAGE)
 USAGE_PEER = Question("pg_buffercache by usage count", VIEW_USAGE)
-SAMPLE = Question("buffer_usage_sample(65536)", "SELECT * FROM pgscale.buffer_usage_sample(65536)")
+SAMPLE = Question("buffer_usage_sample(65536)", "SELECT * FROM pgscale.buffer_usage(65536)")
 RELATIONS = Question("relation_buffers", RELATION_BUFFERS)
 RELATIONS_PEER = Question("pg_buffercache by relation and fork", VIEW_RELATIONS)
 

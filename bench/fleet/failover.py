@@ -137,7 +137,7 @@ def one(fleet, clients, before_s, after_s, period_s):
             "nodes": len({node for node, at, _ in there if at >= began}),
             "wrongly_labelled": len({node for node, at, _ in there if began <= at < killed} & {node for node, at, _ in there if at > killed}),
             "overlaps": value(connection, OVERLAPS), "most_sessions": float(value(connection, MOST)),
-            "memory_s": float(value(connection, "SELECT coalesce(sum(period_s), 0) FROM pgscale.past_coverage(to_timestamp(%s), to_timestamp(%s))"
+            "memory_s": float(value(connection, "SELECT coalesce(sum(period_s), 0) FROM pgscale_internal.past_coverage(to_timestamp(%s), to_timestamp(%s))"
                                                 " WHERE source = 'memory'", last, first)),
             "before": compared(connection, clients, first_before, last), "after": compared(connection, clients, first, until),
             "whole": compared(connection, clients, first_before, until)}

@@ -100,7 +100,7 @@ count_sample(int32 n, PgscaleUsage *usage)
 }
 
 /*
- * pgscale.buffer_usage_sample(n): as buffer_usage(), of n random buffers, with
+ * pgscale_internal.buffer_usage_sample(n): as buffer_usage(), of n random buffers, with
  * replacement, scaled up to all of them.
  */
 Datum
@@ -114,12 +114,12 @@ pgscale_buffer_usage_sample(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("the number of buffers to sample must not be null"),
-				 errhint("Without an argument it is 65536.")));
+				 errhint("pgscale.buffer_usage() without an argument counts all buffers.")));
 	if (PG_GETARG_INT32(0) < 1)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("the number of buffers to sample must be positive"),
-				 errhint("Four times as many halve the interval; without an argument it is 65536.")));
+				 errhint("Four times as many halve the interval; without an argument all buffers are counted.")));
 
 	InitMaterializedSRF(fcinfo, 0);
 	count_sample(PG_GETARG_INT32(0), &usage);

@@ -6,31 +6,38 @@ CREATE FUNCTION pgscale_internal.buffer_usage(
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_buffer_usage'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 7;
-COMMENT ON FUNCTION pgscale_internal.buffer_usage() IS 'the rows of pgscale.buffer_usage';
+COMMENT ON FUNCTION pgscale_internal.buffer_usage() IS 'the rows of pgscale.buffer_usage() of all buffers';
 GRANT EXECUTE ON FUNCTION pgscale_internal.buffer_usage() TO pg_monitor;
 
-CREATE VIEW pgscale.buffer_usage AS
-    SELECT usage_count, buffers, round(fraction * 10000) / 10000 AS fraction, dirty, pinned
-      FROM pgscale_internal.buffer_usage();
-COMMENT ON VIEW pgscale.buffer_usage IS 'shared buffers by usage count; NULL for those that hold no page';
-GRANT SELECT ON pgscale.buffer_usage TO pg_monitor;
-COMMENT ON COLUMN pgscale.buffer_usage.usage_count IS 'usage count of the buffers; NULL for those that hold no page';
-COMMENT ON COLUMN pgscale.buffer_usage.buffers IS 'number of buffers with that count';
-COMMENT ON COLUMN pgscale.buffer_usage.fraction IS 'fraction of all buffers, 0 to 1';
-COMMENT ON COLUMN pgscale.buffer_usage.dirty IS 'number of these buffers that must be written';
-COMMENT ON COLUMN pgscale.buffer_usage.pinned IS 'number of these buffers in use at this moment';
-
-CREATE FUNCTION pgscale.buffer_usage_sample(
-    n integer DEFAULT 65536,
+CREATE FUNCTION pgscale_internal.buffer_usage_sample(
+    n integer,
     OUT usage_count integer, OUT buffers bigint, OUT fraction double precision,
     OUT fraction_low double precision, OUT fraction_high double precision,
     OUT dirty bigint, OUT pinned bigint)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_buffer_usage_sample'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 7;
-COMMENT ON FUNCTION pgscale.buffer_usage_sample(integer) IS
-'shared buffers by usage count, estimated from n random ones, with the 95 % interval of each fraction';
-GRANT EXECUTE ON FUNCTION pgscale.buffer_usage_sample(integer) TO pg_monitor;
+COMMENT ON FUNCTION pgscale_internal.buffer_usage_sample(integer) IS 'the rows of pgscale.buffer_usage() of a sample';
+GRANT EXECUTE ON FUNCTION pgscale_internal.buffer_usage_sample(integer) TO pg_monitor;
+
+CREATE FUNCTION pgscale.buffer_usage(
+    sample integer DEFAULT NULL,
+    OUT usage_count integer, OUT buffers bigint, OUT fraction double precision, OUT dirty bigint, OUT pinned bigint,
+    OUT fraction_low double precision, OUT fraction_high double precision)
+RETURNS SETOF record
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED ROWS 7
+BEGIN ATOMIC
+    SELECT u.usage_count, u.buffers, round(u.fraction * 10000) / 10000, u.dirty, u.pinned,
+           round(u.fraction_low * 10000) / 10000, round(u.fraction_high * 10000) / 10000
+      FROM (SELECT a.usage_count, a.buffers, a.fraction, a.dirty, a.pinned, a.fraction AS fraction_low, a.fraction AS fraction_high
+              FROM pgscale_internal.buffer_usage() a WHERE sample IS NULL
+            UNION ALL
+            SELECT s.usage_count, s.buffers, s.fraction, s.dirty, s.pinned, s.fraction_low, s.fraction_high
+              FROM pgscale_internal.buffer_usage_sample(sample) s WHERE sample IS NOT NULL) u;
+END;
+COMMENT ON FUNCTION pgscale.buffer_usage(integer) IS
+'shared buffers by usage count, NULL for those that hold no page; of that many random ones an estimate, with the 95 % interval of each fraction; NULL: of all';
+GRANT EXECUTE ON FUNCTION pgscale.buffer_usage(integer) TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.relation_buffers(
     OUT datid oid, OUT relation regclass, OUT relfilenode oid, OUT reltablespace oid,

@@ -17,11 +17,11 @@
 #include "metrics/metrics.h"
 
 static const char *const asks[] = {
-	"pgscale.archive_minutes", "pgscale.buffer_usage_sample", "pgscale_internal.connections",
+	"pgscale.archive_minutes", "pgscale_internal.buffer_usage_sample", "pgscale_internal.connections",
 	"pgscale_internal.connections_ages", "pgscale_internal.connections_by_application", "pgscale.diagnosis",
 	"pgscale_internal.health", "pgscale_internal.lock_waits", "pgscale.node_identity", "pgscale_internal.now_rules",
 	"pgscale_internal.numa_nodes", "pgscale.relocation_jobs", "pgscale_internal.sampler_stats",
-	"pgscale_internal.scalability", "pgscale_internal.sweeper_stats", "pgscale.tuning_findings",
+	"pgscale_internal.scalability", "pgscale_internal.sweeper_stats", "pgscale.advice_rules",
 	"pgscale_internal.wait_totals", "pgscale_internal.writeback_stats", NULL
 };
 

@@ -192,7 +192,7 @@ CREATE FUNCTION pgscale_internal.metrics_buffer_usage() RETURNS SETOF pgscale_in
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1
 AS $$
 WITH b AS MATERIALIZED (
-    SELECT u.*, current_setting('block_size')::float8 AS page FROM pgscale.buffer_usage_sample(4096) u)
+    SELECT u.*, current_setting('block_size')::float8 AS page FROM pgscale_internal.buffer_usage_sample(4096) u)
 SELECT 'pgscale_buffer_usage_bytes', 'gauge', 'Size of the shared buffers with a usage count, estimated from 4096 of them.',
        jsonb_build_object('usage_count', coalesce(b.usage_count::text, 'none')), b.buffers * b.page
   FROM b
@@ -256,7 +256,7 @@ AS $$
 SELECT 'pgscale_tuning_advice', 'gauge', 'Pieces of advice now, by confidence.', jsonb_build_object('confidence', c.confidence),
        count(f.rule)::float8
   FROM unnest('{high,medium,low}'::text[]) WITH ORDINALITY c(confidence, place)
-  LEFT JOIN pgscale.tuning_findings() f ON f.confidence = c.confidence AND f.verdict = 'advises'
+  LEFT JOIN pgscale.advice_rules() f ON f.confidence = c.confidence AND f.verdict = 'advises'
  GROUP BY c.confidence, c.place ORDER BY c.place
 $$;
 COMMENT ON FUNCTION pgscale_internal.metrics_tuning() IS 'part of metrics: pieces of advice';

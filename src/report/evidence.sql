@@ -69,7 +69,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
     WITH known AS MATERIALIZED (
         SELECT c.source, tstzrange(c.at, c.at + c.period_s * interval '1 s') AS span, c.known_s AS s
-          FROM pgscale.past_coverage(since, until) c),
+          FROM pgscale_internal.past_coverage(since, until) c),
     gap AS (
         SELECT g.a, g.b, row_number() OVER (ORDER BY g.b - g.a DESC, g.a) AS n
           FROM (SELECT lower(m), upper(m) FROM unnest(tstzmultirange(tstzrange(since, until)) - (SELECT range_agg(k.span) FROM known k)) m) g (a, b)

@@ -85,7 +85,7 @@ BEGIN
           FROM waits w),
     -- the hour before, if a minute of it is known
     before AS (
-        SELECT CASE WHEN (SELECT sum(c.known_s) >= 60 FROM pgscale.past_coverage(since - interval '1 hour', since) c)
+        SELECT CASE WHEN (SELECT sum(c.known_s) >= 60 FROM pgscale_internal.past_coverage(since - interval '1 hour', since) c)
                     THEN coalesce((SELECT sum(i.active_sessions) FROM pgscale_internal.past_items(since - interval '1 hour', since, 'event'::text, 1000) i
                                     WHERE i.event IS DISTINCT FROM 'IdleInTransaction'), 0) END AS active),
     wait AS (
@@ -404,7 +404,7 @@ BEGIN
                array_agg(ARRAY[coalesce(u.usage_count::text, 'no page'), u.buffers::text, u.fraction::text, u.dirty::text, u.pinned::text]
                          ORDER BY u.usage_count NULLS FIRST))
       INTO body
-      FROM pgscale.buffer_usage_sample(16384) u;
+      FROM pgscale_internal.buffer_usage_sample(16384) u;
     SELECT pgscale_internal.report_paragraph(format, format('Shared buffers have %s. %s', current_setting('shared_buffers'), c.reason), ''::text) || body
       INTO body
       FROM pgscale_internal.clock_sweep() c;

@@ -18,10 +18,10 @@
 
 static const char *const asks[] = {
 	"pgscale.activity", "pgscale.advice", "pgscale.apply", "pgscale.archive_changes", "pgscale.archive_minutes",
-	"pgscale_internal.blocker_profile", "pgscale_internal.blockers", "pgscale.buffer_usage_sample",
+	"pgscale_internal.blocker_profile", "pgscale_internal.blockers", "pgscale_internal.buffer_usage_sample",
 	"pgscale_internal.clock_sweep", "pgscale_internal.connections",
 	"pgscale_internal.connections_by_application", "pgscale.diagnosis", "pgscale_internal.health",
-	"pgscale.node_identity", "pgscale.past_coverage", "pgscale_internal.past_items",
+	"pgscale.node_identity", "pgscale_internal.past_coverage", "pgscale_internal.past_items",
 	"pgscale_internal.past_differences", "pgscale_internal.past_queries", "pgscale.relocation_jobs", "pgscale_internal.scalability",
 	"pgscale_internal.sweeper_stats", "pgscale_internal.tuning_journal",
 	"pgscale_internal.unidentified_statement", "pgscale.wait_meanings", "pgscale.wal_efficiency",

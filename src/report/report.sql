@@ -1,4 +1,4 @@
--- A report and a difference of two periods, section by section.
+-- A report of one period or of two, section by section.
 
 -- A part, or a sentence with the reason why it is missing. Parts only read. WHEN OTHERS does not catch a cancel. What speaks of the
 -- server's state (a lack of resources, a damaged file) is in the log, too.
@@ -80,7 +80,7 @@ BEGIN
     since := coalesce(since, until - interval '1 hour');
     IF since < '2000-01-01 00:00:00+00' THEN
         BEGIN
-            SELECT min(c.at) INTO since FROM pgscale.past_coverage(since, until) c;
+            SELECT min(c.at) INTO since FROM pgscale_internal.past_coverage(since, until) c;
         EXCEPTION
             -- the library is not preloaded, or another session has locked the archive
             WHEN object_not_in_prerequisite_state OR lock_not_available OR insufficient_privilege THEN since := NULL;
@@ -93,8 +93,10 @@ COMMENT ON FUNCTION pgscale_internal.report_period(timestamptz, timestamptz) IS
 'part of report: a period with its defaults, or an error if it is invalid';
 GRANT EXECUTE ON FUNCTION pgscale_internal.report_period(timestamptz, timestamptz) TO pg_monitor;
 
+-- Of two periods if a second one is given.
 CREATE FUNCTION pgscale.report(
-    since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL, format text DEFAULT 'text')
+    since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL, format text DEFAULT 'text',
+    since2 timestamptz DEFAULT NULL, until2 timestamptz DEFAULT NULL)
 RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
@@ -105,79 +107,52 @@ SET extra_float_digits = 1
 AS $$
 #variable_conflict use_variable
 DECLARE
-    name CONSTANT text := pgscale_internal.report_node();
+    two CONSTANT boolean := since2 IS NOT NULL OR until2 IS NOT NULL;
+    name CONSTANT text := CASE WHEN two THEN 'pgscale report of two periods: ' ELSE 'pgscale report: ' END || pgscale_internal.report_node();
     body text;
     item record;
 BEGIN
     SELECT p.since, p.until INTO since, until FROM pgscale_internal.report_period(since, until) p;
     PERFORM pgscale_internal.past_keep(since, until);
-    body := pgscale_internal.report_paragraph(format, 'pgscale report: ' || name, 'title'::text);
+    IF two THEN
+        SELECT p.since, p.until INTO since2, until2 FROM pgscale_internal.report_period(since2, until2) p;
+        PERFORM pgscale_internal.past_keep(since2, until2);
+    END IF;
+    body := pgscale_internal.report_paragraph(format, name, 'title'::text);
     FOR item IN
         SELECT *
           FROM (VALUES
-            ('period', 'Period', NULL),
-            ('summary', 'Summary', NULL),
-            ('activity', 'Active sessions', 'Average number, on CPU or waiting, by class of wait event.'),
-            ('waits', 'Top waits', 'Sessions: average number. Share: fraction of database time, in which sessions were active or blocked others.'),
-            ('queries', 'Top queries', NULL),
-            ('sessions', 'Applications, users and databases', NULL),
-            ('blockers', 'Root blockers', 'Time that sessions waited for locks, by root blocker.'),
-            ('advice', 'Advice', 'From the last ten minutes, with the statements that apply it. pgscale.revert() undoes them.'),
-            ('load', 'The period in numbers', 'From the archive.'),
-            ('connections', 'Connections', 'At this moment.'),
-            ('buffers', 'Shared buffers', 'At this moment, from a sample.'),
-            ('sweeper', 'Sweeper', NULL),
-            ('writeback', 'Writeback', 'Data that the kernel must still write.'),
-            ('wal', 'WAL, checkpoints and standbys', NULL),
-            ('relocation', 'Relocation', NULL),
-            ('scalability', 'Scalability', 'How many active sessions this server can use, by the Universal Scalability Law.'),
-            ('health', 'Health of pgscale', NULL),
-            ('settings', 'Settings', 'Settings that differ from their defaults. Values that may be secret are hidden.')) p (part, title, about)
+            (false, 'period', 'Period', NULL),
+            (false, 'summary', 'Summary', NULL),
+            (false, 'activity', 'Active sessions', 'Average number, on CPU or waiting, by class of wait event.'),
+            (false, 'waits', 'Top waits', 'Sessions: average number. Share: fraction of database time, in which sessions were active or blocked others.'),
+            (false, 'queries', 'Top queries', NULL),
+            (false, 'sessions', 'Applications, users and databases', NULL),
+            (false, 'blockers', 'Root blockers', 'Time that sessions waited for locks, by root blocker.'),
+            (false, 'advice', 'Advice', 'From the last ten minutes, with the statements that apply it. pgscale.revert() undoes them.'),
+            (false, 'load', 'The period in numbers', 'From the archive.'),
+            (false, 'connections', 'Connections', 'At this moment.'),
+            (false, 'buffers', 'Shared buffers', 'At this moment, from a sample.'),
+            (false, 'sweeper', 'Sweeper', NULL),
+            (false, 'writeback', 'Writeback', 'Data that the kernel must still write.'),
+            (false, 'wal', 'WAL, checkpoints and standbys', NULL),
+            (false, 'relocation', 'Relocation', NULL),
+            (false, 'scalability', 'Scalability', 'How many active sessions this server can use, by the Universal Scalability Law.'),
+            (false, 'health', 'Health of pgscale', NULL),
+            (false, 'settings', 'Settings', 'Settings that differ from their defaults. Values that may be secret are hidden.'),
+            (true, 'periods', 'Periods', NULL),
+            (true, 'activities', 'Active sessions', 'Both to the same scale.'),
+            (true, 'differences', 'Differences', 'In average active sessions, largest first.'),
+            (true, 'changes', 'Changes', 'Restarts and changed settings, from the start of the earlier period to the end of the later one.'))
+               p (of_two, part, title, about)
+         WHERE p.of_two = two
     LOOP
-        body := body || pgscale_internal.report_section(item.part, item.title, item.about, since, until, NULL::timestamptz, NULL::timestamptz, format);
+        body := body || pgscale_internal.report_section(item.part, item.title, item.about, since, until, since2, until2, format);
     END LOOP;
     PERFORM pgscale_internal.past_keep(NULL, NULL);
-    RETURN CASE format WHEN 'html' THEN pgscale_internal.report_page('pgscale report: ' || name, body) ELSE body END;
+    RETURN CASE format WHEN 'html' THEN pgscale_internal.report_page(name, body) ELSE body END;
 END
 $$;
-COMMENT ON FUNCTION pgscale.report(timestamptz, timestamptz, text) IS
-'a period on one page: text for psql, or html for a browser; NULL: the hour before, and now';
-GRANT EXECUTE ON FUNCTION pgscale.report(timestamptz, timestamptz, text) TO pg_monitor;
-
-CREATE FUNCTION pgscale.report_diff(
-    since1 timestamptz, until1 timestamptz, since2 timestamptz, until2 timestamptz, format text DEFAULT 'text')
-RETURNS text
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-SET search_path = pg_catalog, pg_temp
-SET lock_timeout = '100ms'
-SET DateStyle = 'ISO'
-SET IntervalStyle = 'postgres'
-SET extra_float_digits = 1
-AS $$
-#variable_conflict use_variable
-DECLARE
-    name CONSTANT text := pgscale_internal.report_node();
-    body text;
-    item record;
-BEGIN
-    SELECT p.since, p.until INTO since1, until1 FROM pgscale_internal.report_period(since1, until1) p;
-    SELECT p.since, p.until INTO since2, until2 FROM pgscale_internal.report_period(since2, until2) p;
-    PERFORM pgscale_internal.past_keep(since1, until1), pgscale_internal.past_keep(since2, until2);
-    body := pgscale_internal.report_paragraph(format, 'pgscale report of two periods: ' || name, 'title'::text);
-    FOR item IN
-        SELECT *
-          FROM (VALUES
-            ('periods', 'Periods', NULL),
-            ('activities', 'Active sessions', 'Both to the same scale.'),
-            ('differences', 'Differences', 'In average active sessions, largest first.'),
-            ('changes', 'Changes', 'Restarts and changed settings, from the start of the earlier period to the end of the later one.')) p (part, title, about)
-    LOOP
-        body := body || pgscale_internal.report_section(item.part, item.title, item.about, since1, until1, since2, until2, format);
-    END LOOP;
-    PERFORM pgscale_internal.past_keep(NULL, NULL);
-    RETURN CASE format WHEN 'html' THEN pgscale_internal.report_page('pgscale report of two periods: ' || name, body) ELSE body END;
-END
-$$;
-COMMENT ON FUNCTION pgscale.report_diff(timestamptz, timestamptz, timestamptz, timestamptz, text) IS
-'two periods side by side on one page: text for psql, or html for a browser';
-GRANT EXECUTE ON FUNCTION pgscale.report_diff(timestamptz, timestamptz, timestamptz, timestamptz, text) TO pg_monitor;
+COMMENT ON FUNCTION pgscale.report(timestamptz, timestamptz, text, timestamptz, timestamptz) IS
+'a period on one page: text for psql, or html for a browser; NULL: the hour before, and now; with a second period the two side by side';
+GRANT EXECUTE ON FUNCTION pgscale.report(timestamptz, timestamptz, text, timestamptz, timestamptz) TO pg_monitor;

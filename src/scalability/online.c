@@ -303,7 +303,7 @@ pgscale_scalability(PG_FUNCTION_ARGS)
 	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
 }
 
-/* pgscale.scalability_points(): what the law is fitted to, a row a class. */
+/* pgscale_internal.scalability_points(): what the law is fitted to, a row a class. */
 Datum
 pgscale_scalability_points(PG_FUNCTION_ARGS)
 {

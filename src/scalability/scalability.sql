@@ -91,6 +91,15 @@ LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION pgscale_internal.scalability() IS 'the rows of pgscale.scalability';
 GRANT EXECUTE ON FUNCTION pgscale_internal.scalability() TO pg_monitor;
 
+CREATE FUNCTION pgscale_internal.scalability_points(
+    OUT concurrency double precision, OUT throughput double precision,
+    OUT seconds double precision)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgscale_scalability_points'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 20;
+COMMENT ON FUNCTION pgscale_internal.scalability_points() IS 'the points of pgscale.scalability, a row each';
+GRANT EXECUTE ON FUNCTION pgscale_internal.scalability_points() TO pg_monitor;
+
 CREATE VIEW pgscale.scalability AS
     SELECT pgscale_internal.three_digits(peak_concurrency) AS peak_concurrency,
            pgscale_internal.three_digits(peak_concurrency_low) AS peak_concurrency_low,
@@ -102,8 +111,12 @@ CREATE VIEW pgscale.scalability AS
            pgscale_internal.three_digits(sigma) AS sigma, pgscale_internal.three_digits(kappa) AS kappa,
            pgscale_internal.three_digits(r2) AS r2, points, pgscale_internal.three_digits(min_concurrency) AS min_concurrency,
            pgscale_internal.three_digits(max_concurrency) AS max_concurrency, buckets, discarded, measured_at, stats_reset,
-           status
-      FROM pgscale_internal.scalability();
+           status, p.point_concurrency, p.point_throughput, p.point_s
+      FROM pgscale_internal.scalability()
+      CROSS JOIN (SELECT array_agg(p.concurrency ORDER BY p.concurrency) AS point_concurrency,
+                         array_agg(p.throughput ORDER BY p.concurrency) AS point_throughput,
+                         array_agg(p.seconds ORDER BY p.concurrency) AS point_s
+                    FROM pgscale_internal.scalability_points() p) p;
 COMMENT ON VIEW pgscale.scalability IS 'the Universal Scalability Law of this server: how many active sessions it can use';
 GRANT SELECT ON pgscale.scalability TO pg_monitor;
 COMMENT ON COLUMN pgscale.scalability.peak_concurrency IS 'concurrency at which throughput is highest; NULL unless the status is ok';
@@ -126,12 +139,7 @@ COMMENT ON COLUMN pgscale.scalability.discarded IS 'number of measurements not u
 COMMENT ON COLUMN pgscale.scalability.measured_at IS 'end of the latest bucket that was not discarded; NULL if there was none';
 COMMENT ON COLUMN pgscale.scalability.stats_reset IS 'start of the server or latest reset';
 COMMENT ON COLUMN pgscale.scalability.status IS 'ok; no peak ...; noisy: ...; or insufficient range: ..., with the reason';
-
-CREATE FUNCTION pgscale.scalability_points(
-    OUT concurrency double precision, OUT throughput double precision,
-    OUT seconds double precision)
-RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'pgscale_scalability_points'
-LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 20;
-COMMENT ON FUNCTION pgscale.scalability_points() IS 'the points to which this server''s law is fitted: transactions a second by active sessions';
-GRANT EXECUTE ON FUNCTION pgscale.scalability_points() TO pg_monitor;
+COMMENT ON COLUMN pgscale.scalability.point_concurrency IS
+'the points to which the law is fitted, in ascending order: active sessions; NULL if there are none';
+COMMENT ON COLUMN pgscale.scalability.point_throughput IS 'transactions a second at each of these points';
+COMMENT ON COLUMN pgscale.scalability.point_s IS 'seconds that each of these points was measured for, as far as they count still';

@@ -281,7 +281,7 @@ BEGIN ATOMIC
     WITH period AS MATERIALIZED (SELECT pgscale_internal.tuning_since(duration) AS begins),
     known AS MATERIALIZED (
         SELECT min(c.at) AS since, max(c.at + make_interval(secs => c.period_s)) AS until
-          FROM period CROSS JOIN LATERAL pgscale.past_coverage(period.begins) c),
+          FROM period CROSS JOIN LATERAL pgscale_internal.past_coverage(period.begins) c),
     -- what the archive has as one row is of no kind; idle sessions do not contend, nor does pg_sleep(), whose kind is NULL
     waits AS (
         SELECT CASE i.kind WHEN 'other' THEN 'other' ELSE pgscale.wait_kind(i.event_type, i.event) END AS kind,
@@ -292,7 +292,7 @@ BEGIN ATOMIC
     -- the hour before, if enough of it is known
     before AS MATERIALIZED (
         SELECT coalesce(sum(c.known_s), 0) >= 60 AS known
-          FROM period CROSS JOIN LATERAL pgscale.past_coverage(period.begins - interval '1 hour', period.begins) c),
+          FROM period CROSS JOIN LATERAL pgscale_internal.past_coverage(period.begins - interval '1 hour', period.begins) c),
     usual AS MATERIALIZED (
         SELECT CASE i.kind WHEN 'other' THEN 'other' ELSE pgscale.wait_kind(i.event_type, i.event) END AS kind, sum(i.fraction) AS fraction
           FROM period CROSS JOIN LATERAL pgscale_internal.past_items(period.begins - interval '1 hour', period.begins, 'event', 1000000) i

@@ -91,7 +91,7 @@ put_finding(ReturnSetInfo *rsinfo, const PgscaleTuningRule *rule, const PgscaleT
 }
 
 /*
- * pgscale.tuning_findings(duration, probe): the findings of each rule, in evidence of
+ * pgscale.advice_rules(duration, probe): the findings of each rule, in evidence of
  * that length; with probe, rules may time the disks.
  */
 Datum
@@ -173,7 +173,7 @@ tuning_health(PgscaleHealth *health)
 /* Rules, and contention(). */
 static const char *const asks[] = {
 	"pgscale_internal.blocker_profile", "pgscale.numa_buffers", "pgscale_internal.numa_nodes",
-	"pgscale.past_coverage", "pgscale_internal.past_items", "pgscale.tablespace_latency", NULL
+	"pgscale_internal.past_coverage", "pgscale_internal.past_items", "pgscale.tablespace_latency", NULL
 };
 
 const PgscaleModule pgscale_tuning_module = {

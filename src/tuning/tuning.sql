@@ -1,6 +1,6 @@
 -- Findings of the rules.
 
-CREATE FUNCTION pgscale.tuning_findings(
+CREATE FUNCTION pgscale.advice_rules(
     duration interval DEFAULT '10 minutes', probe boolean DEFAULT false,
     OUT rule text, OUT verdict text, OUT setting text, OUT object text,
     OUT current text, OUT recommended text, OUT evidence jsonb, OUT reason text,
@@ -10,9 +10,9 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_tuning_findings'
 LANGUAGE C VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp;
-COMMENT ON FUNCTION pgscale.tuning_findings(interval, boolean) IS
-'findings of each rule in the evidence of the duration: advises, satisfied, or silent, and why; gain is the fraction of the sessions'' time that the advice would save; with probe, the disks are timed, which needs EXECUTE on pgscale.tablespace_latency()';
-GRANT EXECUTE ON FUNCTION pgscale.tuning_findings(interval, boolean) TO pg_monitor;
+COMMENT ON FUNCTION pgscale.advice_rules(interval, boolean) IS
+'findings of each rule by the evidence of the duration: advises, satisfied, or silent, and why; gain is the fraction of the sessions'' time that the advice would save; with probe, the disks are timed, which needs EXECUTE on pgscale.tablespace_latency()';
+GRANT EXECUTE ON FUNCTION pgscale.advice_rules(interval, boolean) TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.tuning_max_wal_size(duration interval DEFAULT '10 minutes') RETURNS text
 AS 'MODULE_PATHNAME', 'pgscale_tuning_wal_size'
@@ -25,7 +25,7 @@ GRANT EXECUTE ON FUNCTION pgscale_internal.tuning_max_wal_size(interval) TO pg_m
 CREATE VIEW pgscale.advice AS
     SELECT setting, object, current, recommended, pgscale_internal.three_digits(gain) AS gain, confidence, needs, rule,
            since, until, reason, risk, evidence
-      FROM pgscale.tuning_findings() f
+      FROM pgscale.advice_rules() f
      WHERE verdict = 'advises'
      ORDER BY f.gain DESC;
 COMMENT ON VIEW pgscale.advice IS
@@ -44,14 +44,3 @@ COMMENT ON COLUMN pgscale.advice.until IS 'end of the evidence';
 COMMENT ON COLUMN pgscale.advice.reason IS 'why, in one sentence, with the source';
 COMMENT ON COLUMN pgscale.advice.risk IS 'cost and risk of the change';
 COMMENT ON COLUMN pgscale.advice.evidence IS 'the numbers behind the advice';
-
-CREATE VIEW pgscale.advice_rules AS
-    SELECT rule, min(verdict) AS verdict, string_agg(reason, '; ') AS reason
-      FROM pgscale.tuning_findings()
-     GROUP BY rule
-     ORDER BY rule;
-COMMENT ON VIEW pgscale.advice_rules IS 'one row a rule: whether it advises, is satisfied or silent, and why';
-GRANT SELECT ON pgscale.advice_rules TO pg_monitor;
-COMMENT ON COLUMN pgscale.advice_rules.rule IS 'name of the rule';
-COMMENT ON COLUMN pgscale.advice_rules.verdict IS 'advises, satisfied or silent';
-COMMENT ON COLUMN pgscale.advice_rules.reason IS 'why, in one sentence for each of its findings';

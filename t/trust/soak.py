@@ -51,9 +51,9 @@ WORKERS = ("pgscale sampler", "pgscale sweeper 1", "pgscale sweeper 2", "pgscale
 # What is asked besides all views
 QUESTIONS = (
     "SELECT * FROM pgscale.activity(bucket => '1 second')",
-    "SELECT * FROM pgscale.tuning_findings('10 minutes', false)",
-    "SELECT * FROM pgscale.buffer_usage_sample(1000)",
-    "SELECT * FROM pgscale.scalability_points()",
+    "SELECT * FROM pgscale.advice_rules('10 minutes', false)",
+    "SELECT * FROM pgscale.buffer_usage(1000)",
+    "SELECT * FROM pgscale_internal.scalability_points()",
     "SELECT * FROM pgscale.contention('5 minutes')",
     "SELECT pgscale.os_cache_flush('pgbench_tellers')",
     "CALL pgscale.apply_all()",

@@ -561,7 +561,7 @@ join_spans(const PgscaleSamplerPast *past, int64 *nspans)
 	return spans;
 }
 
-/* pgscale.past_coverage(since, until): which times are known, how much of each, and from where. */
+/* pgscale_internal.past_coverage(since, until): which times are known, how much of each, and from where. */
 Datum
 pgscale_past_coverage(PG_FUNCTION_ARGS)
 {

@@ -20,16 +20,16 @@ $$;
 COMMENT ON FUNCTION pgscale_internal.past_archive() IS
 'the tables of the archive that top_waits, activity and compare_waits may read here; NULL if they may not';
 
-CREATE FUNCTION pgscale.past_coverage(
+CREATE FUNCTION pgscale_internal.past_coverage(
     since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL,
     OUT at timestamptz, OUT period_s double precision, OUT known_s double precision, OUT source text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_past_coverage'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 100
 SET search_path = pg_catalog, pg_temp;
-COMMENT ON FUNCTION pgscale.past_coverage(timestamptz, timestamptz) IS
+COMMENT ON FUNCTION pgscale_internal.past_coverage(timestamptz, timestamptz) IS
 'known parts of a period, how much of each is known, and the source; the rest are gaps';
-GRANT EXECUTE ON FUNCTION pgscale.past_coverage(timestamptz, timestamptz) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.past_coverage(timestamptz, timestamptz) TO pg_monitor;
 
 CREATE FUNCTION pgscale.past_waits(
     since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL, resolution_s double precision DEFAULT 0,
@@ -177,8 +177,8 @@ BEGIN
     RETURN QUERY
         WITH one AS (SELECT * FROM pgscale_internal.past_items($1, $2, $5, everything)),
         two AS (SELECT * FROM pgscale_internal.past_items($3, $4, $5, everything)),
-        known AS (SELECT (SELECT sum(c.known_s) > 0 FROM pgscale.past_coverage($1, $2) c) AS one,
-                         (SELECT sum(c.known_s) > 0 FROM pgscale.past_coverage($3, $4) c) AS two),
+        known AS (SELECT (SELECT sum(c.known_s) > 0 FROM pgscale_internal.past_coverage($1, $2) c) AS one,
+                         (SELECT sum(c.known_s) > 0 FROM pgscale_internal.past_coverage($3, $4) c) AS two),
         -- what is not there while the time is known was not waited for
         both_times AS (
             SELECT item, kind,

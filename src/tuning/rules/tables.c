@@ -30,7 +30,7 @@ static PgscaleTuningFinding *
 not_probed(void)
 {
 	return pgscale_tuning_finding(PGSCALE_SILENT,
-								  "the disks were not timed: pgscale.tuning_findings(probe => true) times them, for "
+								  "the disks were not timed: pgscale.advice_rules(probe => true) times them, for "
 								  "roles that may call pgscale.tablespace_latency()");
 }
 
