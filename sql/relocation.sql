@@ -173,11 +173,13 @@ SELECT kind, relation, mode FROM pgscale.relocation_jobs WHERE finished_at IS NU
 SELECT * FROM clear();
 CREATE UNLOGGED TABLE unlogged (id int PRIMARY KEY);
 CREATE ACCESS METHOD regress_heap TYPE TABLE HANDLER heap_tableam_handler;
-CREATE ACCESS METHOD regress_hash TYPE INDEX HANDLER hashhandler;
-CREATE OPERATOR CLASS regress_ops DEFAULT FOR TYPE int4 USING regress_hash AS OPERATOR 1 =, FUNCTION 1 hashint4(int4);
+CREATE ACCESS METHOD regress_brin TYPE INDEX HANDLER brinhandler;
+CREATE OPERATOR CLASS regress_ops DEFAULT FOR TYPE int4 USING regress_brin AS OPERATOR 3 =,
+    FUNCTION 1 brin_minmax_opcinfo(internal), FUNCTION 2 brin_minmax_add_value(internal, internal, internal, internal),
+    FUNCTION 3 brin_minmax_consistent(internal, internal, internal), FUNCTION 4 brin_minmax_union(internal, internal, internal);
 CREATE TABLE strange (id int) USING regress_heap;
 CREATE TABLE strangely_indexed (id int);
-CREATE INDEX strange_index ON strangely_indexed USING regress_hash (id);
+CREATE INDEX strange_index ON strangely_indexed USING regress_brin (id);
 CREATE FOREIGN DATA WRAPPER regress_wrapper;
 CREATE SERVER regress_server FOREIGN DATA WRAPPER regress_wrapper;
 CREATE FOREIGN TABLE outside (id int) SERVER regress_server;
@@ -209,7 +211,7 @@ SET client_min_messages = warning;
 SELECT * FROM clear();
 DROP FOREIGN DATA WRAPPER regress_wrapper CASCADE;
 DROP ACCESS METHOD regress_heap CASCADE;
-DROP ACCESS METHOD regress_hash CASCADE;
+DROP ACCESS METHOD regress_brin CASCADE;
 
 -- other kinds
 CREATE MATERIALIZED VIEW matview AS SELECT 1 AS x;

@@ -277,7 +277,7 @@ is_better(const Adaptive *a, int s, int candidate)
 	const float less = sum_missed(sum, candidate, a->preferred);
 	const float least = sum_missed(sum, a->preferred, NO_OTHER) * limits[s].gain;
 
-	return more - less > Max(least, limits[s].errors * sqrtf(more + less));
+	return more - less > Max(least, limits[s].errors * sqrt(more + less));
 }
 
 /* The best of the candidates that are better than the preferred one, or that one. */
