@@ -26,7 +26,7 @@ SELECT count(DISTINCT rule) > 20 AS "all",
 SELECT count(*) AS wrong FROM pgscale.advice
  WHERE gain NOT BETWEEN 0 AND 1 OR reason IS NULL OR recommended IS NULL OR risk IS NULL OR needs IS NULL
     OR confidence NOT IN ('high', 'medium', 'low') OR (setting IS NULL) = (object IS NULL);
-SELECT count(*) AS wrong FROM pgscale.contention() WHERE fraction NOT BETWEEN 0 AND 1 OR meaning IS NULL OR waiting_sessions <= 0;
+SELECT count(*) AS wrong FROM pgscale.contention() WHERE fraction NOT BETWEEN 0 AND 1 OR meaning IS NULL OR active_sessions <= 0;
 
 \echo -- without evidence, and of no time
 SELECT count(*) FROM pgscale.contention('1 us') WHERE until - since > '10 s';

@@ -47,7 +47,7 @@ sub reason_ok
 $db->quit;
 $node->restart;
 $db = session($node);
-is($db->sql(q{SELECT ticks, allocations, ticks_per_allocation IS NULL, seconds_per_pass IS NULL, reason ~ 'ask again'
+is($db->sql(q{SELECT ticks, allocations, ticks_per_allocation IS NULL, pass_s IS NULL, reason ~ 'ask again'
     FROM pgscale.clock_sweep}), '0|0|t|t|t', 'the first one to ask gets no rates, and is told to ask again');
 reason_ok('^nothing has to leave yet: [0-9.]+ % of the buffers hold no page', 'there are free buffers');
 
@@ -70,7 +70,7 @@ $db->poll_ok("SELECT pg_stat_get_buf_alloc() >= $allocated + $least", 'bgwriter 
 is($db->sql("SELECT ticks BETWEEN $hand - $hand_after AND $hand - $hand_before AND ticks >= $least FROM pgscale.clock_sweep"), 't',
     'ticks are how far the hand has come');
 $db->poll_ok("SELECT allocations >= $least FROM pgscale.clock_sweep", 'allocations are counted');
-is($db->sql(q{SELECT ticks_per_allocation = ticks::float8 / allocations, seconds_per_pass > 0, unused_fraction,
+is($db->sql(q{SELECT ticks_per_allocation = ticks::float8 / allocations, pass_s > 0, unused_fraction,
         abs(expected_search - (buffers + 1) / (zero_fraction * buffers + 1)) < 0.01 * expected_search
     FROM pgscale_internal.clock_sweep()}), 't|t|0|t',
     'rates are of them, and the search is as long as the number of unused ones says')
@@ -283,7 +283,7 @@ is($db->sql('SELECT sum(buffers) FROM pgscale.buffer_usage()'), $buffers, 'witho
 is($db->sql('SELECT count(*) FROM pgscale.buffer_usage(100)'), 7, 'a sample of it');
 is($db->sql("SELECT buffers FROM pgscale.relation_buffers WHERE relation = 'pages'::regclass AND fork = 'main'"), 500,
     'relation_buffers');
-is($db->sql(q{SELECT buffers, stats_reset, ticks, allocations, ticks_per_allocation, seconds_per_pass,
+is($db->sql(q{SELECT buffers, stats_reset, ticks, allocations, ticks_per_allocation, pass_s,
     unused_fraction > 0 AND expected_search >= 1, reason ~ '^nothing has to leave yet' FROM pgscale.clock_sweep}),
     "$buffers||||||t|t", 'clock_sweep, without rates');
 pages_of($db, 0, 3000);

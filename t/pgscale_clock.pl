@@ -39,7 +39,7 @@ $db->sql(q{CREATE TABLE t (id int, filler char(900)); INSERT INTO t SELECT i, ''
 for my $clock ($HOURS, -$HOURS)
 {
     set_clock($clock);
-    my ($rate, $seconds) = split /\|/, $db->sql('SELECT seconds_per_pass, seconds_per_pass * ticks / buffers FROM pgscale_internal.clock_sweep()');
+    my ($rate, $seconds) = split /\|/, $db->sql('SELECT pass_s, pass_s * ticks / buffers FROM pgscale_internal.clock_sweep()');
     my $since = monotonic() - $begin;
 
     ok($rate > 0 && $seconds <= $since, "the clock set by $clock seconds: a pass of the sweep takes its time, and no more than has passed")

@@ -32,7 +32,7 @@ EOQ
 items_are(q{VALUES ('named', 'CPU', 'Queued', 100::float8), ('named', 'Lock', 'tuple', 260), ('named', 'CPU', 'Running', 200),
     ('named', 'Timeout', 'PgSleep', 700), ('named', 'Client', 'IdleInTransaction', 900), ('named', 'IO', 'DataFileRead', 270),
     ('named', 'Client', 'ClientWrite', 130), ('named', 'IPC', 'of no kind', 20), ('named', 'IO', 'SlruRead', 9.9), ('named', 'IO', 'BufFileRead', 10)});
-is($db->sql(q{SELECT string_agg(concat_ws(' ', pgscale.wait_kind(event_type, split_part(event, ', ', 1)), fraction, waiting_sessions), ', ')
+is($db->sql(q{SELECT string_agg(concat_ws(' ', pgscale.wait_kind(event_type, split_part(event, ', ', 1)), fraction, active_sessions), ', ')
     FROM pgscale.contention()}),
     'cpu 0.15 3, data_read 0.135 2.7, lock_tuple 0.13 2.6, client 0.065 1.3, other_ipc 0.01 0.2, temp_file 0.005 0.1', 'contention')
   or diag $db->sql('SELECT * FROM pgscale.contention()');
@@ -70,7 +70,7 @@ is($db->sql(q{SELECT (SELECT commits FROM pgscale.wal_efficiency('5 minutes')), 
 is($db->sql(q{SELECT count(*) FROM pgscale.wal_efficiency('7 minutes'), clock_timestamp() n
     WHERE n - until BETWEEN '6 minutes' AND '6 minutes 20 s' AND until - since BETWEEN '0' AND '1 ms'}), 1, 'and when that was');
 items_are(q{SELECT 'named', 'Lock', 'tuple', extract(epoch FROM clock_timestamp() - $1)::float8});
-is($db->sql(q{SELECT string_agg(round(waiting_sessions)::text, ' ' ORDER BY waiting_sessions)
+is($db->sql(q{SELECT string_agg(round(active_sessions)::text, ' ' ORDER BY active_sessions)
     FROM (SELECT * FROM pgscale.contention('5 minutes') UNION ALL SELECT * FROM pgscale.contention()) c}), '3 6', 'contention of the window');
 items_are(q{VALUES ('other', NULL, NULL, 30::float8), ('named', 'Lock', 'tuple', 20)});
 is($db->sql('SELECT string_agg(event, $$ $$) FROM pgscale.contention()'), 'others tuple', 'what the archive has as one row');

@@ -80,7 +80,7 @@ COMMENT ON COLUMN pgscale.relation_buffers.reltablespace IS 'OID of the tablespa
 CREATE FUNCTION pgscale_internal.clock_sweep(
     OUT buffers integer, OUT passes bigint, OUT hand integer,
     OUT stats_reset timestamptz, OUT ticks bigint, OUT allocations bigint,
-    OUT ticks_per_allocation double precision, OUT seconds_per_pass double precision,
+    OUT ticks_per_allocation double precision, OUT pass_s double precision,
     OUT unused_fraction double precision, OUT zero_fraction double precision,
     OUT max_fraction double precision, OUT expected_search double precision,
     OUT reason text)
@@ -91,7 +91,7 @@ GRANT EXECUTE ON FUNCTION pgscale_internal.clock_sweep() TO pg_monitor;
 
 CREATE VIEW pgscale.clock_sweep AS
     SELECT round(ticks_per_allocation * 100) / 100 AS ticks_per_allocation,
-           round(seconds_per_pass * 10) / 10 AS seconds_per_pass,
+           round(pass_s * 10) / 10 AS pass_s,
            round(unused_fraction * 10000) / 10000 AS unused_fraction,
            round(zero_fraction * 10000) / 10000 AS zero_fraction,
            round(max_fraction * 10000) / 10000 AS max_fraction,
@@ -102,7 +102,7 @@ COMMENT ON VIEW pgscale.clock_sweep IS
 'cost of finding a buffer for another page, and whether usage counts still show which pages to replace; no rates without preload';
 GRANT SELECT ON pgscale.clock_sweep TO pg_monitor;
 COMMENT ON COLUMN pgscale.clock_sweep.ticks_per_allocation IS 'buffers that the clock hand passes for one allocation; NULL without allocations';
-COMMENT ON COLUMN pgscale.clock_sweep.seconds_per_pass IS 'time of one pass over all buffers; NULL if the hand did not move';
+COMMENT ON COLUMN pgscale.clock_sweep.pass_s IS 'time of one pass over all buffers, in seconds; NULL if the hand did not move';
 COMMENT ON COLUMN pgscale.clock_sweep.unused_fraction IS 'fraction of the buffers that hold no page, 0 to 1';
 COMMENT ON COLUMN pgscale.clock_sweep.zero_fraction IS 'fraction of the buffers with usage count 0, 0 to 1';
 COMMENT ON COLUMN pgscale.clock_sweep.max_fraction IS 'fraction of the buffers with the maximum usage count, 0 to 1';

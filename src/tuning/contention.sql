@@ -273,7 +273,7 @@ GRANT EXECUTE ON FUNCTION pgscale_internal.tuning_since(interval) TO pg_monitor;
 CREATE FUNCTION pgscale.contention(
     duration interval DEFAULT '10 minutes',
     OUT event_type text, OUT event text, OUT fraction double precision, OUT usual_fraction double precision,
-    OUT waiting_sessions double precision, OUT cured_in text, OUT since timestamptz, OUT until timestamptz, OUT meaning text,
+    OUT active_sessions double precision, OUT cured_in text, OUT since timestamptz, OUT until timestamptz, OUT meaning text,
     OUT now_possible text, OUT evidence jsonb)
 RETURNS SETOF record
 LANGUAGE sql STABLE PARALLEL RESTRICTED
@@ -285,7 +285,7 @@ BEGIN ATOMIC
     -- what the archive has as one row is of no kind; idle sessions do not contend, nor does pg_sleep(), whose kind is NULL
     waits AS (
         SELECT CASE i.kind WHEN 'other' THEN 'other' ELSE pgscale.wait_kind(i.event_type, i.event) END AS kind,
-               sum(i.fraction) AS fraction, sum(i.active_sessions) AS waiting_sessions, sum(i.wait_ms) AS wait_ms
+               sum(i.fraction) AS fraction, sum(i.active_sessions) AS active_sessions, sum(i.wait_ms) AS wait_ms
           FROM period CROSS JOIN LATERAL pgscale_internal.past_items(period.begins, NULL, 'event', 1000000) i
          WHERE i.event IS DISTINCT FROM 'IdleInTransaction'
          GROUP BY 1),
@@ -301,7 +301,7 @@ BEGIN ATOMIC
     kinds AS (SELECT w.*, w.wait_ms / nullif(sum(w.wait_ms) OVER (), 0) AS busy_fraction FROM waits w WHERE w.kind IS NOT NULL)
     SELECT m.event_type, m.event, pgscale_internal.three_digits(k.fraction),
            pgscale_internal.three_digits(CASE WHEN before.known THEN coalesce(u.fraction, 0) END),
-           pgscale_internal.three_digits(k.waiting_sessions),
+           pgscale_internal.three_digits(k.active_sessions),
            CASE WHEN m.cured_in > major THEN m.cured_in || ': ' || m.cure END, known.since, known.until,
            CASE WHEN m.cured_in <= major THEN m.cured_meaning ELSE m.meaning END,
            CASE WHEN m.event_type = 'Lock' AND m.kind <> 'lock_extend' AND
