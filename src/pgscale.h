@@ -15,6 +15,8 @@
 #include "datatype/timestamp.h"
 #include "utils/guc.h"
 
+#include "base/evidence.h"
+
 /* The setting of a feature that acts: never, only while that is of use, or always. */
 typedef enum PgscaleUse
 {
@@ -71,30 +73,6 @@ typedef struct PgscaleHealth
 	int64		since_ns;		/* when it was switched on, by
 								 * CLOCK_MONOTONIC; 0: untold */
 } PgscaleHealth;
-
-/*
- * The sampler's view of the sessions since its last observation, about a second ago.
- * Time is CLOCK_MONOTONIC's, except in at.
- */
-typedef struct PgscaleObservation
-{
-	TimestampTz at;
-	int64		ns;				/* the time it stands for */
-	bool		anew;			/* the time before it, or a part of its own,
-								 * was not observed: add it to nothing */
-	double		active;			/* client backends that were executing a
-								 * statement, on average */
-	const Oid  *databases;		/* those that sessions were in */
-	int			ndatabases;
-
-	/*
-	 * Calls each(arg, ...) with every wait event of sessions, CPU included,
-	 * and the time spent in it since the sampler's process started: it only
-	 * grows, and no reset changes it.  Sessions that wait for their client,
-	 * in a transaction or not, are left out.
-	 */
-	void		(*waits) (void (*each) (void *arg, uint32 wait_event, uint64 ns), void *arg);
-} PgscaleObservation;
 
 /*
  * The LWLocks that processes wait for at a tick of the sampler, by tranche.  The

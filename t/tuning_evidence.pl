@@ -213,7 +213,7 @@ for my $round (
         ' ' ORDER BY rule COLLATE "C") FROM pgscale.advice_rules()}, 'evidence is void only for rules about ' . join(', ', sort keys %$round), "@expected");
 }
 
-### Each wait event of this major has a kind of its own in src/tuning/wait_kinds.c: none is only what its class is
+### Each wait event of this major has a kind of its own in src/base/wait_kinds.c: none is only what its class is
 
 my $library = compiled('wait_events');
 $db->sql("CREATE FUNCTION wait_event_of(int, int) RETURNS text STRICT LANGUAGE c AS '$library'");
@@ -223,7 +223,7 @@ cmp_ok(scalar(@events), '>', 200, 'the events of this server are found');
 # and where the server lists them itself, none is overlooked
 push @events, split /\n/, $db->sql(q{SELECT type || ' ' || name FROM pg_wait_events
     WHERE type NOT IN ('Extension', 'InjectionPoint') AND name !~ '^pgscale' ORDER BY 1}) if $db->sql(q{SELECT to_regclass('pg_catalog.pg_wait_events') IS NULL}) eq 'f';
-my ($table) = slurp_file('src/tuning/wait_kinds.c') =~ /^static const WaitNames wait_names\[\] = \{(.*?)^\};/ms;
+my ($table) = slurp_file('src/base/wait_kinds.c') =~ /^static const WaitNames wait_names\[\] = \{(.*?)^\};/ms;
 # that one is no wait, and has no kind on purpose
 my %known = ('timeout pgsleep' => 1);
 while ($table =~ /, "(\w+)", \{([^}]*)\}/g) { my $type = $1; $known{ lc "$type $_" } = 1 for $2 =~ /"(\w+)"/g }

@@ -26,8 +26,6 @@
 #include "base/pg_compat.h"
 #include "base/server_counters.h"
 
-#define NCOUNTERS	(sizeof(PgscaleCounters) / sizeof(int64))
-
 /*
  * Statistics as of now, only of the requested objects: copying those of all the
  * server's tables, which stats_fetch_consistency may request, takes too long.  Returns
@@ -314,31 +312,4 @@ pgscale_counters_read(PgscaleCounters *counters, const Oid *databases, int ndata
 		end_reading(consistency);
 	}
 	PG_END_TRY();
-}
-
-bool
-pgscale_counters_between(const PgscaleCounters *before, const PgscaleCounters *after,
-						 PgscaleCounters *difference)
-{
-	const int64 *from = (const int64 *) before;
-	const int64 *to = (const int64 *) after;
-	int64	   *d = (int64 *) difference;
-
-	for (int i = 0; i < NCOUNTERS; i++)
-	{
-		if (to[i] < from[i])
-			return false;
-		d[i] = from[i] < 0 ? -1 : to[i] - from[i];
-	}
-	return true;
-}
-
-void
-pgscale_counters_add(PgscaleCounters *sum, const PgscaleCounters *counters)
-{
-	int64	   *to = (int64 *) sum;
-	const int64 *from = (const int64 *) counters;
-
-	for (int i = 0; i < NCOUNTERS; i++)
-		to[i] = to[i] < 0 || from[i] < 0 ? -1 : to[i] + from[i];
 }

@@ -100,11 +100,6 @@ typedef struct PgscaleCounters
  */
 extern void pgscale_counters_read(PgscaleCounters *counters, const Oid *databases, int ndatabases);
 
-/* after - before; false if one of them fell, as by a reset. */
-extern bool pgscale_counters_between(const PgscaleCounters *before, const PgscaleCounters *after,
-									 PgscaleCounters *difference);
-extern void pgscale_counters_add(PgscaleCounters *sum, const PgscaleCounters *counters);
-
 /* Commits and rollbacks of these databases only; cheaper.  A reset makes it fall. */
 extern int64 pgscale_counters_transactions(const Oid *databases, int ndatabases);
 

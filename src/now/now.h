@@ -10,14 +10,13 @@
 #ifndef PGSCALE_NOW_H
 #define PGSCALE_NOW_H
 
+#include "lib/stringinfo.h"
+
 #include "pgscale.h"
 
 extern const PgscaleModule pgscale_now_module;
 
-/* now_counts.c: what the sampler has seen of late, and in the hour before */
-
-extern Size pgscale_now_counts_size(void);
-extern void pgscale_now_counts_startup(void);
-extern void pgscale_now_counts_observe(const PgscaleObservation *observation);
+/* The sessions in each kind of wait, and in locks, as members of an object; unit: what a session counts. */
+extern void pgscale_now_put_waits(StringInfo out, const int64 *waits, int64 locks, double unit);
 
 #endif							/* PGSCALE_NOW_H */

@@ -61,18 +61,7 @@ LANGUAGE sql STRICT STABLE PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
-    WITH waits AS MATERIALIZED (
-        SELECT e.type, (SELECT pgscale.wait_kind(e.type, e.event)) AS kind, e.sessions
-          FROM jsonb_to_recordset(counts->'events') e(type text, event text, sessions double precision)),
-    kinds AS (
-        SELECT coalesce(jsonb_object_agg(k.kind, k.sessions), '{}') AS kinds, coalesce(sum(k.sessions), 0) AS active,
-               coalesce(sum(k.sessions) FILTER (WHERE k.kind = 'wal_sync'), 0) AS sync,
-               coalesce(sum(k.sessions) FILTER (WHERE k.kind = 'data_read'), 0) AS read
-          FROM (SELECT w.kind, sum(w.sessions) AS sessions FROM waits w WHERE w.kind IS NOT NULL GROUP BY 1) k),
-    classes AS (
-        SELECT coalesce(jsonb_object_agg(c.type, c.sessions), '{}') AS classes
-          FROM (SELECT w.type, sum(w.sessions) AS sessions FROM waits w WHERE w.kind IS NOT NULL GROUP BY 1) c)
-    SELECT jsonb_build_object('s', p.s, 'active', k.active, 'kinds', k.kinds, 'classes', c.classes,
+    SELECT jsonb_build_object('s', p.s, 'active', p.active, 'kinds', p.kinds, 'locks', p.locks,
                'flush_ms', CASE WHEN p.wal_syncs > 0 AND p.wal_sync_us > 0 THEN p.wal_sync_us / 1e3 / p.wal_syncs
                                 WHEN p.wal_syncs > 0 THEN k.sync * p.s * 1e3 / p.wal_syncs
                                 WHEN p.wal_syncs = 0 AND k.sync >= 0.9 THEN p.s * 1e3 END,
@@ -81,13 +70,15 @@ AS $$
                'reads', p.reads, 'reads_per_s', p.reads / nullif(p.s, 0), 'temp_bytes_per_s', p.temp_bytes / nullif(p.s, 0),
                'wal_bytes_per_s', p.wal_bytes / nullif(p.s, 0), 'commits_per_s', p.commits / nullif(p.s, 0),
                'rollbacks_per_s', p.rollbacks / nullif(p.s, 0), 'deadlocks_per_s', p.deadlocks / nullif(p.s, 0))
-      FROM kinds k CROSS JOIN classes c
-      CROSS JOIN jsonb_to_record(counts) p(s double precision, wal_syncs double precision, wal_sync_us double precision, reads double precision,
-                                           temp_bytes double precision, wal_bytes double precision, commits double precision,
-                                           rollbacks double precision, deadlocks double precision)
+      FROM jsonb_to_record(counts) p(s double precision, active double precision, kinds jsonb, locks double precision,
+                                     wal_syncs double precision, wal_sync_us double precision, reads double precision,
+                                     temp_bytes double precision, wal_bytes double precision, commits double precision,
+                                     rollbacks double precision, deadlocks double precision)
+      CROSS JOIN LATERAL (SELECT coalesce((p.kinds->>'wal_sync')::double precision, 0) AS sync,
+                                 coalesce((p.kinds->>'data_read')::double precision, 0) AS read) k
 $$;
 COMMENT ON FUNCTION pgscale_internal.now_period(jsonb) IS
-'part of the evidence of diagnosis: a period of now_counts() as sessions by kind of wait, and times of a flush and a read';
+'part of the evidence of diagnosis: a period of now_counts() with times of a flush and a read';
 GRANT EXECUTE ON FUNCTION pgscale_internal.now_period(jsonb) TO pg_monitor;
 
 -- A mean of few flushes or reads says nothing of what is usual.
@@ -407,10 +398,10 @@ DECLARE
     counts jsonb := pgscale_internal.now_counts();
     disk jsonb := pgscale_internal.now_disk();
     recent jsonb := coalesce(pgscale_internal.now_period(counts->'recent'),
-                             pgscale_internal.now_period(jsonb_build_object('s', 0, 'events', seen->'events')));
+                             pgscale_internal.now_period(jsonb_build_object('s', 0, 'active', seen->'active', 'kinds', seen->'kinds', 'locks', seen->'locks')));
     watched boolean := counts IS NOT NULL AND (SELECT s.setting::integer <= 2000 FROM pg_settings s WHERE s.name = 'pgscale.sampler_history_period');
 BEGIN
-    RETURN (seen - '{events,forgotten_xids,forgotten_s}'::text[]) || jsonb_build_object(
+    RETURN (seen - '{active,kinds,locks,forgotten_xids,forgotten_s}'::text[]) || jsonb_build_object(
         'standby', pg_is_in_recovery(),
         'reserved', current_setting('superuser_reserved_connections')::integer
                     + coalesce(current_setting('reserved_connections', true)::integer, 0),
@@ -419,7 +410,7 @@ BEGIN
         'minute_wal_bytes', counts->'minute'->'wal_bytes', 'max_wal_size_bytes', pg_size_bytes(current_setting('max_wal_size')),
         'minute_max_wal_size_bytes', counts->'max_wal_size_bytes', 'usual_checkpoints_requested', counts->'usual'->'checkpoints_requested',
         'watched_s', CASE WHEN watched THEN (recent->>'s')::double precision END,
-        'roots', pgscale_internal.now_root_sessions(watched, coalesce((recent->'classes'->>'Lock')::double precision, 0) >= 0.5),
+        'roots', pgscale_internal.now_root_sessions(watched, (recent->>'locks')::double precision >= 0.5),
         'sessions', pgscale_internal.now_sessions(seen->'sessions'),
         'computing', pgscale_internal.now_sessions(seen->'computing'),
         'missing', CASE WHEN counts IS NULL THEN (SELECT CASE h.state WHEN 'working' THEN 'the sampler has just begun' ELSE h.reason END

@@ -155,32 +155,6 @@ static const Member evidence_members[] = {
 	{NULL}
 };
 
-static const char *const kind_keys[] = {
-	[PGSCALE_NOW_CPU] = "cpu",
-	[PGSCALE_NOW_WAL_SYNC] = "wal_sync",
-	[PGSCALE_NOW_WAL_WRITE] = "wal_write",
-	[PGSCALE_NOW_WAL_WRITE_LOCK] = "wal_write_lock",
-	[PGSCALE_NOW_WAL_INSERT] = "wal_insert",
-	[PGSCALE_NOW_WAL_BUFFERS] = "wal_buffers",
-	[PGSCALE_NOW_WAL_INIT] = "wal_init",
-	[PGSCALE_NOW_DATA_READ] = "data_read",
-	[PGSCALE_NOW_DATA_WRITE] = "data_write",
-	[PGSCALE_NOW_DATA_EXTEND] = "data_extend",
-	[PGSCALE_NOW_DATA_SYNC] = "data_sync",
-	[PGSCALE_NOW_TEMP_FILE] = "temp_file",
-	[PGSCALE_NOW_BUFFER_MAPPING] = "buffer_mapping",
-	[PGSCALE_NOW_BUFFER_IO] = "buffer_io",
-	[PGSCALE_NOW_LOCK_MANAGER] = "lock_manager",
-	[PGSCALE_NOW_LOCK_TRANSACTION] = "lock_transaction",
-	[PGSCALE_NOW_LOCK_TUPLE] = "lock_tuple",
-	[PGSCALE_NOW_LOCK_RELATION] = "lock_relation",
-	[PGSCALE_NOW_LOCK_ADVISORY] = "lock_advisory",
-	[PGSCALE_NOW_LOCK_OTHER] = "other_lock",
-	[PGSCALE_NOW_SYNC_REP] = "sync_rep",
-};
-
-StaticAssertDecl(lengthof(kind_keys) == PGSCALE_NOW_KINDS, "each kind has a key");
-
 static bool
 find_member(JsonbContainer *object, const char *name, JsonbValue *value)
 {
@@ -255,8 +229,8 @@ read_now_period(JsonbContainer *object, PgscaleNowPeriod *period)
 	JsonbContainer *kinds = find_container(object, "kinds");
 
 	read_members(object, period_members, period);
-	for (int i = 0; i < PGSCALE_NOW_KINDS; i++)
-		period->kinds[i] = number_member(kinds, kind_keys[i], 0);
+	for (int i = 0; i < PGSCALE_WAIT_KINDS; i++)
+		period->kinds[i] = number_member(kinds, pgscale_wait_kind_name(i), 0);
 }
 
 static int

@@ -14,39 +14,14 @@
 
 #include "utils/jsonb.h"
 
-/* Kinds of waits as in pgscale.wait_meanings, those that rules ask about. */
-typedef enum PgscaleNowKind
-{
-	PGSCALE_NOW_CPU,			/* running, or queued for a CPU */
-	PGSCALE_NOW_WAL_SYNC,
-	PGSCALE_NOW_WAL_WRITE,
-	PGSCALE_NOW_WAL_WRITE_LOCK,
-	PGSCALE_NOW_WAL_INSERT,
-	PGSCALE_NOW_WAL_BUFFERS,
-	PGSCALE_NOW_WAL_INIT,
-	PGSCALE_NOW_DATA_READ,
-	PGSCALE_NOW_DATA_WRITE,
-	PGSCALE_NOW_DATA_EXTEND,
-	PGSCALE_NOW_DATA_SYNC,
-	PGSCALE_NOW_TEMP_FILE,
-	PGSCALE_NOW_BUFFER_MAPPING,
-	PGSCALE_NOW_BUFFER_IO,
-	PGSCALE_NOW_LOCK_MANAGER,
-	PGSCALE_NOW_LOCK_TRANSACTION,
-	PGSCALE_NOW_LOCK_TUPLE,
-	PGSCALE_NOW_LOCK_RELATION,
-	PGSCALE_NOW_LOCK_ADVISORY,
-	PGSCALE_NOW_LOCK_OTHER,
-	PGSCALE_NOW_SYNC_REP,
-	PGSCALE_NOW_KINDS
-} PgscaleNowKind;
+#include "base/wait_kinds.h"
 
 /* Sessions in each kind of wait, on average, and the server's counts, of a period; NaN: unknown. */
 typedef struct PgscaleNowPeriod
 {
 	double		s;				/* its length; 0: a single moment */
 	double		active;			/* in all kinds */
-	double		kinds[PGSCALE_NOW_KINDS];	/* 0: no session was in it */
+	double		kinds[PGSCALE_WAIT_KINDS];	/* 0: no session was in it */
 	double		flush_ms;		/* mean time of a flush of WAL */
 	double		read_ms;		/* of a read of data */
 	double		reads_per_s;

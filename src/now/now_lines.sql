@@ -183,7 +183,7 @@ AS $$
                                    round(greatest(extract(epoch FROM clock_timestamp() - (SELECT c.checkpoint_time FROM pg_control_checkpoint() c)), 0))) END
     UNION ALL
     SELECT format('CPUs: %s', seen->>'cpus')
-               || coalesce(', of which sessions use ' || round(((seen->'now'->'classes'->>'CPU')::float8 * (1 - (seen->>'queued_fraction')::float8))::numeric, 1), '')
+               || coalesce(', of which sessions use ' || round(((seen->'now'->'kinds'->>'cpu')::float8 * (1 - (seen->>'queued_fraction')::float8))::numeric, 1), '')
                || coalesce('; checkpoints that no timer asked for: ' || (seen->>'checkpoints_requested')
                            || ' in the last ' || round((seen->>'minute_s')::numeric) || ' s', '')
     UNION ALL

@@ -41,11 +41,12 @@
 #include "base/timer.h"
 #include "base/units.h"
 #include "base/wait_events.h"
+#include "base/wait_kinds.h"
+#include "now/now.h"
 #include "now/now_evidence.h"
 
 #define OLDEST			8
 #define WATCHED			64
-#define EVENTS			256
 #define APPLICATIONS	64
 
 /* How long the kernel's counts are watched. */
@@ -103,9 +104,8 @@ typedef struct NowScan
 	bool		checkpoint;		/* the checkpointer is at work, or sleeps
 								 * between two writes of a checkpoint */
 
-	uint32		events[EVENTS];
-	int			event_sessions[EVENTS];
-	int			nevents;
+	int64		waits[PGSCALE_WAIT_KINDS];	/* sessions in each kind */
+	int64		locks;			/* and in any wait of the class Lock */
 	Application applications[APPLICATIONS];
 	int			napplications;
 
@@ -118,20 +118,15 @@ typedef struct NowScan
 } NowScan;
 
 static void
-count_event(NowScan *scan, uint32 wait_event)
+count_wait(NowScan *scan, uint32 wait_event)
 {
-	int			i = 0;
+	const int	kind = pgscale_wait_kind_of(wait_event);
 
-	while (i < scan->nevents && scan->events[i] != wait_event)
-		i++;
-	if (i == EVENTS)
+	if (kind < 0)
 		return;
-	if (i == scan->nevents)
-	{
-		scan->events[scan->nevents++] = wait_event;
-		scan->event_sessions[i] = 0;
-	}
-	scan->event_sessions[i]++;
+	scan->waits[kind]++;
+	if ((wait_event & PGSCALE_WAIT_CLASS) == PG_WAIT_LOCK)
+		scan->locks++;
 }
 
 static void
@@ -216,8 +211,8 @@ count_process(NowScan *scan, int slot, const PgscaleProc *proc, bool application
 		return;
 	if (proc->leader_pid == 0 && !proc->running && !proc->in_transaction)
 		return;
-	if (!proc->in_transaction && proc->wait_event != WAIT_EVENT_PG_SLEEP)
-		count_event(scan, proc->wait_event);
+	if (!proc->in_transaction)
+		count_wait(scan, proc->wait_event);
 	if (proc->leader_pid != 0 && proc->wait_event == PGSCALE_WAIT_CPU && scan->nleaders < WATCHED)
 		scan->leaders[scan->nleaders++] = proc->leader_pid;
 	scan->sessions[scan->nsessions] = *proc;
@@ -466,20 +461,6 @@ put_chosen_sessions(StringInfo out, const char *name, const NowScan *scan, const
 	appendStringInfoChar(out, ']');
 }
 
-static void
-put_events(StringInfo out, const NowScan *scan)
-{
-	appendStringInfoString(out, ", \"events\": [");
-	for (int i = 0; i < scan->nevents; i++)
-	{
-		appendStringInfo(out, "%s{\"sessions\": %d", i > 0 ? ", " : "", scan->event_sessions[i]);
-		put_name(out, "type", pgscale_wait_event_type(scan->events[i]));
-		put_name(out, "event", pgscale_wait_event_name(scan->events[i]));
-		appendStringInfoChar(out, '}');
-	}
-	appendStringInfoChar(out, ']');
-}
-
 /* Of those that showed no wait event: the part of their time at the CPUs in which they queued. */
 static void
 put_queue(StringInfo out, const NowScan *scan)
@@ -561,7 +542,7 @@ pgscale_now_processes(PG_FUNCTION_ARGS)
 		appendStringInfo(&out, ", \"sync_lsn\": \"%X/%X\"", LSN_FORMAT_ARGS(scan->sync_lsn));
 	put_application(&out, scan);
 	put_queue(&out, scan);
-	put_events(&out, scan);
+	pgscale_now_put_waits(&out, scan->waits, scan->locks, 1);
 	put_chosen_sessions(&out, "sessions", scan, oldest, noldest);
 	put_chosen_sessions(&out, "computing", scan, computing, ncomputing);
 	appendStringInfoChar(&out, '}');

@@ -113,15 +113,15 @@ pgscale_now_unusual(const PgscaleNowEvidence *e, double now, double usual, doubl
 double
 pgscale_now_wal_waits(const PgscaleNowPeriod *period)
 {
-	return period->kinds[PGSCALE_NOW_WAL_SYNC] + period->kinds[PGSCALE_NOW_WAL_WRITE] +
-		period->kinds[PGSCALE_NOW_WAL_WRITE_LOCK] + period->kinds[PGSCALE_NOW_WAL_INIT];
+	return period->kinds[PGSCALE_KIND_WAL_SYNC] + period->kinds[PGSCALE_KIND_WAL_WRITE] +
+		period->kinds[PGSCALE_KIND_WAL_WRITE_LOCK] + period->kinds[PGSCALE_KIND_WAL_INIT];
 }
 
 /* By the kernel's counts, and no fewer than are more than there are CPUs. */
 double
 pgscale_now_queued(const PgscaleNowEvidence *e)
 {
-	const double at_cpus = e->now.kinds[PGSCALE_NOW_CPU];
+	const double at_cpus = e->now.kinds[PGSCALE_KIND_CPU];
 	const double counted = isnan(e->queued_fraction) ? 0 : at_cpus * e->queued_fraction;
 
 	return Max(counted, Max(at_cpus - e->cpus, 0));

@@ -63,11 +63,6 @@ extern const PgscaleNowRule pgscale_now_transactions_rules[];
  */
 extern bool pgscale_now_blocks(const PgscaleNowEvidence *e, const PgscaleNowSession *root);
 
-/* Sessions that a root holds up, without commands that the load does not feel. */
-extern double pgscale_now_hurt(const PgscaleNowSession *root);
-
-extern bool pgscale_now_idles_in_transaction(const PgscaleNowSession *session);
-
 /* Is its commit written here, and does it wait only for a standby? */
 extern bool pgscale_now_awaits_standby(const PgscaleNowSession *session);
 
@@ -79,9 +74,6 @@ extern bool pgscale_now_deadlocks_hold(const PgscaleNowEvidence *e);
 
 /* Does a cancellation end what it does?  Not so where it idles or waits for its client, or that is not known. */
 extern bool pgscale_now_obeys_cancel(const PgscaleNowSession *session);
-
-/* What a session does is not known without the privilege, or without track_activities. */
-extern bool pgscale_now_state_is_known(const PgscaleNowSession *session);
 
 /* Has replay waited for a lock that a session holds for a second? */
 extern bool pgscale_now_waits_for_lock(const PgscaleNowEvidence *e);

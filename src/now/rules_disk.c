@@ -28,8 +28,8 @@
 static double
 checkpoint_waits(const PgscaleNowPeriod *period)
 {
-	return pgscale_now_wal_waits(period) + period->kinds[PGSCALE_NOW_WAL_BUFFERS] +
-		period->kinds[PGSCALE_NOW_DATA_WRITE] + period->kinds[PGSCALE_NOW_DATA_EXTEND] + period->kinds[PGSCALE_NOW_DATA_SYNC];
+	return pgscale_now_wal_waits(period) + period->kinds[PGSCALE_KIND_WAL_BUFFERS] +
+		period->kinds[PGSCALE_KIND_DATA_WRITE] + period->kinds[PGSCALE_KIND_DATA_EXTEND] + period->kinds[PGSCALE_KIND_DATA_SYNC];
 }
 
 static bool
@@ -147,7 +147,7 @@ usually_ms(double usual_ms)
 static bool
 cpus_are_short(const PgscaleNowEvidence *e)
 {
-	return e->cpus > 0 && (pgscale_now_queued(e) >= Max(1, 0.1 * e->cpus) || e->now.kinds[PGSCALE_NOW_CPU] > e->cpus);
+	return e->cpus > 0 && (pgscale_now_queued(e) >= Max(1, 0.1 * e->cpus) || e->now.kinds[PGSCALE_KIND_CPU] > e->cpus);
 }
 
 /*
@@ -164,7 +164,7 @@ find_slow_flush(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 {
 	const double ms = e->now.flush_ms;
 	const double waits = pgscale_now_wal_waits(&e->now);
-	const bool	disk_is_busy = checkpoints_are_close(e) || e->now.kinds[PGSCALE_NOW_TEMP_FILE] >= 1;
+	const bool	disk_is_busy = checkpoints_are_close(e) || e->now.kinds[PGSCALE_KIND_TEMP_FILE] >= 1;
 	PgscaleNowFinding *f;
 
 	/* on a standby no session flushes WAL, and pgscale.set() is refused */
@@ -199,7 +199,7 @@ static void
 find_slow_reads(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 {
 	const double ms = e->now.read_ms;
-	const double waits = e->now.kinds[PGSCALE_NOW_DATA_READ] + e->now.kinds[PGSCALE_NOW_BUFFER_IO];
+	const double waits = e->now.kinds[PGSCALE_KIND_DATA_READ] + e->now.kinds[PGSCALE_KIND_BUFFER_IO];
 	PgscaleNowFinding *f;
 
 	if (waits < 1 || waits < 0.25 * e->now.active || !is_slow(ms, e->usual.read_ms))

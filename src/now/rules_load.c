@@ -55,7 +55,7 @@ static bool
 queue_is_unusual(const PgscaleNowEvidence *e)
 {
 	return pgscale_now_queued(e) >= Max(1, 0.1 * e->cpus) &&
-		(e->usual.s <= 0 || e->now.kinds[PGSCALE_NOW_CPU] >= e->usual.kinds[PGSCALE_NOW_CPU] + 0.5);
+		(e->usual.s <= 0 || e->now.kinds[PGSCALE_KIND_CPU] >= e->usual.kinds[PGSCALE_KIND_CPU] + 0.5);
 }
 
 /*
@@ -88,10 +88,10 @@ find_cpu_runaway(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 		PgscaleNowCertainty certainty = queue ? PGSCALE_NOW_HIGH : PGSCALE_NOW_MEDIUM;
 		PgscaleNowFinding *f;
 
-		if (s->age_s < 5 || !burns_cpu(s, cpus) || is_maintenance(s) || e->now.kinds[PGSCALE_NOW_CPU] - (1 + s->workers) > e->cpus ||
+		if (s->age_s < 5 || !burns_cpu(s, cpus) || is_maintenance(s) || e->now.kinds[PGSCALE_KIND_CPU] - (1 + s->workers) > e->cpus ||
 			!(queue || demand >= 0.4 * e->cpus) || (others < 0.1 && s->age_s < 60))
 			continue;
-		if (e->now.kinds[PGSCALE_NOW_TEMP_FILE] >= 1)
+		if (e->now.kinds[PGSCALE_KIND_TEMP_FILE] >= 1)
 			certainty--;
 		f = pgscale_now_add(found, certainty, Max(queued, cpus), "%s uses %.1f of %s for %s with one statement: %s",
 							pgscale_now_who(s), cpus, cpus_text(e), pgscale_text_duration(s->age_s),
@@ -115,8 +115,8 @@ find_cpu_runaway(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 static void
 find_cpu_saturation(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 {
-	const double at_cpus = e->now.kinds[PGSCALE_NOW_CPU];
-	const double usual = e->usual.kinds[PGSCALE_NOW_CPU];
+	const double at_cpus = e->now.kinds[PGSCALE_KIND_CPU];
+	const double usual = e->usual.kinds[PGSCALE_KIND_CPU];
 	const double queued = pgscale_now_queued(e);
 	PgscaleNowFinding *f;
 
@@ -226,12 +226,12 @@ find_connection_storm(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 static void
 find_temp_files(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 {
-	const double now = e->now.kinds[PGSCALE_NOW_TEMP_FILE];
+	const double now = e->now.kinds[PGSCALE_KIND_TEMP_FILE];
 	const double bytes = e->now.temp_bytes_per_s;
 	const PgscaleNowSession *s = pgscale_now_session_in(e, "BufFileWrite");
 	PgscaleNowFinding *f;
 
-	if (!pgscale_now_unusual(e, now, e->usual.kinds[PGSCALE_NOW_TEMP_FILE], 1, 0.2, 2))
+	if (!pgscale_now_unusual(e, now, e->usual.kinds[PGSCALE_KIND_TEMP_FILE], 1, 0.2, 2))
 		return;
 	if (!s)
 		s = pgscale_now_session_in(e, "BufFileRead");

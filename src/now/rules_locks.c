@@ -23,8 +23,9 @@ pgscale_now_prevents_wraparound(const PgscaleNowSession *session)
 		strstr(session->query, "(to prevent wraparound)") != NULL;
 }
 
-bool
-pgscale_now_state_is_known(const PgscaleNowSession *session)
+/* What a session does is not known without the privilege, or without track_activities. */
+static bool
+is_state_known(const PgscaleNowSession *session)
 {
 	return session->state && strcmp(session->state, "disabled") != 0 &&
 		!(session->backend_type && strcmp(session->backend_type, "client backend") == 0 && strcmp(session->state, "client backend") == 0);
@@ -42,8 +43,8 @@ known_age(const PgscaleNowSession *root)
 	return isnan(root->transaction_s) ? root->transaction_least_s : root->transaction_s;
 }
 
-bool
-pgscale_now_idles_in_transaction(const PgscaleNowSession *session)
+static bool
+idles_in_transaction(const PgscaleNowSession *session)
 {
 	return session->state && strncmp(session->state, "idle in transaction", strlen("idle in transaction")) == 0;
 }
@@ -56,17 +57,17 @@ is_advisory(const PgscaleNowSession *root)
 
 /* Does it hold up sessions that wait for locks of this kind?  A transaction's stand for those of rows. */
 static bool
-holds_up(const PgscaleNowSession *root, PgscaleNowKind kind)
+holds_up(const PgscaleNowSession *root, PgscaleWaitKind kind)
 {
 	const bool	object = root->locktype && strcmp(root->locktype, "object") == 0;
 
 	switch (kind)
 	{
-		case PGSCALE_NOW_LOCK_TRANSACTION:
+		case PGSCALE_KIND_LOCK_TRANSACTION:
 			return root->rows > 0;
-		case PGSCALE_NOW_LOCK_ADVISORY:
+		case PGSCALE_KIND_LOCK_ADVISORY:
 			return is_advisory(root);
-		case PGSCALE_NOW_LOCK_OTHER:
+		case PGSCALE_KIND_OTHER_LOCK:
 			return object;
 		default:
 			return !is_advisory(root) && !object;
@@ -84,7 +85,7 @@ held_s(const PgscaleNowSession *root)
 	const double most = is_age_known(root) ? known_age(root) : root->longest_s;
 	double		s = isnan(root->waited_ago_s) ? most : Min(most, root->waited_ago_s);
 
-	if (pgscale_now_idles_in_transaction(root) && !isnan(root->state_s))
+	if (idles_in_transaction(root) && !isnan(root->state_s))
 		s = Max(s, Min(most, root->state_s));
 	/* who waits for its row waits since it has that one at the latest */
 	return Max(s, Min(most, root->row_wait_s));
@@ -94,7 +95,7 @@ held_s(const PgscaleNowSession *root)
 static bool
 is_held_known(const PgscaleNowEvidence *e, const PgscaleNowSession *root)
 {
-	return root->pid == 0 || e->watched_s >= 2 || (pgscale_now_idles_in_transaction(root) && root->state_s >= 2);
+	return root->pid == 0 || e->watched_s >= 2 || (idles_in_transaction(root) && root->state_s >= 2);
 }
 
 /*
@@ -107,13 +108,14 @@ holds_office(const PgscaleNowSession *root)
 {
 	if (!is_advisory(root) || root->pid == 0)
 		return false;
-	if (!pgscale_now_state_is_known(root) || !root->state)
+	if (!is_state_known(root) || !root->state)
 		return !is_age_known(root);
 	return strcmp(root->state, "idle") == 0 || (is_age_known(root) && root->first_s > known_age(root) + 1);
 }
 
-double
-pgscale_now_hurt(const PgscaleNowSession *root)
+/* Sessions that a root holds up, without commands that the load does not feel. */
+static double
+sessions_hurt(const PgscaleNowSession *root)
 {
 	return Max(root->waiters - root->maintenance, 0);
 }
@@ -127,11 +129,11 @@ recent_waiters(const PgscaleNowEvidence *e, const PgscaleNowSession *root)
 	double		recent;
 
 	if (root->rows > 0)
-		recent = kinds[PGSCALE_NOW_LOCK_TRANSACTION] + kinds[PGSCALE_NOW_LOCK_TUPLE];
+		recent = kinds[PGSCALE_KIND_LOCK_TRANSACTION] + kinds[PGSCALE_KIND_LOCK_TUPLE];
 	else if (is_advisory(root))
-		recent = kinds[PGSCALE_NOW_LOCK_ADVISORY];
+		recent = kinds[PGSCALE_KIND_LOCK_ADVISORY];
 	else
-		recent = kinds[PGSCALE_NOW_LOCK_RELATION];
+		recent = kinds[PGSCALE_KIND_LOCK_RELATION];
 	for (int i = 0; i < e->nroots; i++)
 		all += e->roots[i].waiters;
 	return all > 0 ? recent * root->waiters / all : 0;
@@ -180,7 +182,7 @@ session_awaits_client(const PgscaleNowSession *session)
 bool
 pgscale_now_obeys_cancel(const PgscaleNowSession *session)
 {
-	return pgscale_now_state_is_known(session) && !pgscale_now_idles_in_transaction(session) && !session_awaits_client(session);
+	return is_state_known(session) && !idles_in_transaction(session) && !session_awaits_client(session);
 }
 
 static bool
@@ -193,7 +195,7 @@ is_replay(const PgscaleNowSession *session)
 static bool
 waits_for_server(const PgscaleNowSession *session)
 {
-	return !pgscale_now_idles_in_transaction(session) && session->event_type &&
+	return !idles_in_transaction(session) && session->event_type &&
 		(strcmp(session->event_type, "IO") == 0 || strcmp(session->event_type, "LWLock") == 0);
 }
 
@@ -268,13 +270,13 @@ doing_of(const PgscaleNowEvidence *e, const PgscaleNowSession *root, PgscaleNowC
 		*certainty = PGSCALE_NOW_HIGH;
 		return "which replays WAL of the primary";
 	}
-	if (pgscale_now_idles_in_transaction(root))
+	if (idles_in_transaction(root))
 	{
 		if (root->state_s < 1)
 			*certainty = PGSCALE_NOW_MEDIUM;
 		return psprintf("idle in transaction for %s", pgscale_text_duration(isnan(root->state_s) ? root->longest_s : root->state_s));
 	}
-	if (!pgscale_now_state_is_known(root))
+	if (!is_state_known(root))
 	{
 		*certainty = is_age_known(root) ? PGSCALE_NOW_MEDIUM : PGSCALE_NOW_LOW;
 		return "whose state is not known";
@@ -322,7 +324,7 @@ is_gate_the_cause(const PgscaleNowSession *root)
 	return root->behind_gate >= 1 && root->pid != 0 && !is_replay(root) &&
 		root->gate_type && strcmp(root->gate_type, "client backend") == 0 &&
 		!(root->backend_type && strcmp(root->backend_type, "autovacuum worker") == 0) &&
-		(root->holders > 1 || !pgscale_now_idles_in_transaction(root));
+		(root->holders > 1 || !idles_in_transaction(root));
 }
 
 static void
@@ -347,7 +349,7 @@ add_pinning(PgscaleNowFindings *found, const PgscaleNowSession *root)
 {
 	const PgscaleNowSession *pinning = root->pinning;
 	const bool	one = root->npinning == 1;
-	PgscaleNowFinding *f = pgscale_now_add(found, one ? PGSCALE_NOW_HIGH : PGSCALE_NOW_MEDIUM, pgscale_now_hurt(root),
+	PgscaleNowFinding *f = pgscale_now_add(found, one ? PGSCALE_NOW_HIGH : PGSCALE_NOW_MEDIUM, sessions_hurt(root),
 										   "%.0f %s for VACUUM, pid %d, which waits for a page pinned by %s%s", root->waiters,
 										   PGSCALE_NOW_WAIT(root->waiters), root->pid, one ? "" : psprintf("one of %d sessions, oldest ", root->npinning), pgscale_now_who(pinning));
 
@@ -407,7 +409,7 @@ find_blocker(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 		if (!pgscale_now_blocks(e, root) || pgscale_now_prevents_wraparound(root) || holds_up_replay_only(e, root) ||
 			pgscale_now_awaits_standby(root))
 			continue;
-		if (pgscale_now_hurt(root) < 1)
+		if (sessions_hurt(root) < 1)
 			add_maintenance(found, root);
 		else if (root->npinning > 0)
 			add_pinning(found, root);
@@ -416,7 +418,7 @@ find_blocker(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 		else
 		{
 			doing = doing_of(e, root, &certainty);
-			f = pgscale_now_add(found, certainty, pgscale_now_hurt(root), "%.0f %s for %s held by %s%s, %s", root->waiters,
+			f = pgscale_now_add(found, certainty, sessions_hurt(root), "%.0f %s for %s held by %s%s, %s", root->waiters,
 								PGSCALE_NOW_WAIT(root->waiters), awaited_of(root), pgscale_now_who(root),
 								root->holders > 1 ? psprintf(" and %.0f more", root->holders - 1) : "", doing);
 			f->pid = is_replay(root) ? 0 : root->pid;
@@ -437,8 +439,8 @@ find_blocker(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 static void
 find_advisory_lock(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 {
-	const double now = e->now.kinds[PGSCALE_NOW_LOCK_ADVISORY];
-	const double usual = e->usual.kinds[PGSCALE_NOW_LOCK_ADVISORY];
+	const double now = e->now.kinds[PGSCALE_KIND_LOCK_ADVISORY];
+	const double usual = e->usual.kinds[PGSCALE_KIND_LOCK_ADVISORY];
 
 	for (int i = 0; i < e->nroots; i++)
 	{
@@ -464,8 +466,8 @@ lock_waits(const PgscaleNowPeriod *period)
 {
 	const double *kinds = period->kinds;
 
-	return kinds[PGSCALE_NOW_LOCK_TRANSACTION] + kinds[PGSCALE_NOW_LOCK_TUPLE] + kinds[PGSCALE_NOW_LOCK_RELATION] +
-		kinds[PGSCALE_NOW_LOCK_ADVISORY];
+	return kinds[PGSCALE_KIND_LOCK_TRANSACTION] + kinds[PGSCALE_KIND_LOCK_TUPLE] + kinds[PGSCALE_KIND_LOCK_RELATION] +
+		kinds[PGSCALE_KIND_LOCK_ADVISORY];
 }
 
 /* Of the sessions that wait for locks at this moment, the part that waits in a cycle or behind one. */
@@ -569,22 +571,22 @@ find_deadlocks(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
  * Returns how many wait, or 0 if that is not so; and the first relation that is known.
  */
 static double
-find_turns(const PgscaleNowEvidence *e, PgscaleNowKind first, PgscaleNowKind second, const char **relation)
+find_turns(const PgscaleNowEvidence *e, PgscaleWaitKind first, PgscaleWaitKind second, const char **relation)
 {
-	const bool	rows = first == PGSCALE_NOW_LOCK_TRANSACTION;
+	const bool	rows = first == PGSCALE_KIND_LOCK_TRANSACTION;
 	const double now = e->now.kinds[first] + (second != first ? e->now.kinds[second] : 0);
 	const double usual = e->usual.kinds[first] + (second != first ? e->usual.kinds[second] : 0);
 	double		waiting = 0;
 
 	*relation = NULL;
-	if (!pgscale_now_unusual(e, now, usual, 3, 0.4, 2) || (first != PGSCALE_NOW_LOCK_ADVISORY && pgscale_now_deadlocks_hold(e)))
+	if (!pgscale_now_unusual(e, now, usual, 3, 0.4, 2) || (first != PGSCALE_KIND_LOCK_ADVISORY && pgscale_now_deadlocks_hold(e)))
 		return 0;
 	for (int i = 0; i < e->nroots; i++)
 	{
 		const PgscaleNowSession *root = &e->roots[i];
 
 		if (pgscale_now_blocks(e, root) || (pgscale_now_awaits_standby(root) && pgscale_now_commits_wait(e)) ||
-			(first == PGSCALE_NOW_LOCK_ADVISORY && holds_office(root) && !(root->waited_ago_s < 2)))
+			(first == PGSCALE_KIND_LOCK_ADVISORY && holds_office(root) && !(root->waited_ago_s < 2)))
 			return 0;
 		if (!holds_up(root, first))
 			continue;
@@ -616,13 +618,13 @@ static void
 find_hot_row(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 {
 	const char *relation;
-	const double n = find_turns(e, PGSCALE_NOW_LOCK_TRANSACTION, PGSCALE_NOW_LOCK_TUPLE, &relation);
+	const double n = find_turns(e, PGSCALE_KIND_LOCK_TRANSACTION, PGSCALE_KIND_LOCK_TUPLE, &relation);
 	PgscaleNowFinding *f;
 
 	if (n == 0)
 		return;
 	f = add_turns(e, found, pgscale_now_wal_waits(&e->now) >= 0.5 * n ? PGSCALE_NOW_LOW : PGSCALE_NOW_MEDIUM, n,
-				  e->usual.kinds[PGSCALE_NOW_LOCK_TRANSACTION] + e->usual.kinds[PGSCALE_NOW_LOCK_TUPLE],
+				  e->usual.kinds[PGSCALE_KIND_LOCK_TRANSACTION] + e->usual.kinds[PGSCALE_KIND_LOCK_TUPLE],
 				  psprintf("rows%s%s that short transactions change", relation ? " of " : "", relation ? pgscale_now_beginning(relation, 30) : ""),
 				  "reads only; then change such a row last in its transaction, or spread it over several rows");
 	pgscale_now_text(f, "relation", relation);
@@ -637,18 +639,18 @@ find_hot_lock(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 {
 	const char *risk = "reads only; then shorten the transactions that take the lock";
 	const char *relation;
-	double		n = find_turns(e, PGSCALE_NOW_LOCK_RELATION, PGSCALE_NOW_LOCK_RELATION, &relation);
+	double		n = find_turns(e, PGSCALE_KIND_LOCK_RELATION, PGSCALE_KIND_LOCK_RELATION, &relation);
 
 	if (n > 0)
-		add_turns(e, found, PGSCALE_NOW_MEDIUM, n, e->usual.kinds[PGSCALE_NOW_LOCK_RELATION],
+		add_turns(e, found, PGSCALE_NOW_MEDIUM, n, e->usual.kinds[PGSCALE_KIND_LOCK_RELATION],
 				  psprintf("a lock on %s that short transactions take", relation ? pgscale_now_beginning(relation, 30) : "a table"), risk);
-	n = find_turns(e, PGSCALE_NOW_LOCK_OTHER, PGSCALE_NOW_LOCK_OTHER, &relation);
+	n = find_turns(e, PGSCALE_KIND_OTHER_LOCK, PGSCALE_KIND_OTHER_LOCK, &relation);
 	if (n > 0 && relation && strcmp(relation, "pg_database") == 0)
-		add_turns(e, found, PGSCALE_NOW_MEDIUM, n, e->usual.kinds[PGSCALE_NOW_LOCK_OTHER],
+		add_turns(e, found, PGSCALE_NOW_MEDIUM, n, e->usual.kinds[PGSCALE_KIND_OTHER_LOCK],
 				  "a lock on pg_database, as commits after NOTIFY take it", "reads only; then NOTIFY more rarely, or apart from the work");
-	n = find_turns(e, PGSCALE_NOW_LOCK_ADVISORY, PGSCALE_NOW_LOCK_ADVISORY, &relation);
+	n = find_turns(e, PGSCALE_KIND_LOCK_ADVISORY, PGSCALE_KIND_LOCK_ADVISORY, &relation);
 	if (n > 0)
-		add_turns(e, found, PGSCALE_NOW_LOW, n, e->usual.kinds[PGSCALE_NOW_LOCK_ADVISORY], "an advisory lock that short transactions take", risk);
+		add_turns(e, found, PGSCALE_NOW_LOW, n, e->usual.kinds[PGSCALE_KIND_LOCK_ADVISORY], "an advisory lock that short transactions take", risk);
 }
 
 /*
@@ -656,7 +658,7 @@ find_hot_lock(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
  * any does, and the queue for CPUs that comes with it is its consequence.
  */
 static PgscaleNowFinding *
-add_lwlock_finding(const PgscaleNowEvidence *e, PgscaleNowFindings *found, PgscaleNowKind kind, const char *what)
+add_lwlock_finding(const PgscaleNowEvidence *e, PgscaleNowFindings *found, PgscaleWaitKind kind, const char *what)
 {
 	const double now = e->now.kinds[kind];
 	const double usual = e->usual.kinds[kind];
@@ -681,13 +683,13 @@ add_lwlock_finding(const PgscaleNowEvidence *e, PgscaleNowFindings *found, Pgsca
 static void
 find_lock_manager(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 {
-	const double rows = e->now.kinds[PGSCALE_NOW_LOCK_TRANSACTION] + e->now.kinds[PGSCALE_NOW_LOCK_TUPLE];
+	const double rows = e->now.kinds[PGSCALE_KIND_LOCK_TRANSACTION] + e->now.kinds[PGSCALE_KIND_LOCK_TUPLE];
 	const PgscaleNowSession *example = pgscale_now_session_in(e, "LockManager");
 	PgscaleNowFinding *f;
 
-	if (rows > e->now.kinds[PGSCALE_NOW_LOCK_MANAGER])
+	if (rows > e->now.kinds[PGSCALE_KIND_LOCK_MANAGER])
 		return;
-	f = add_lwlock_finding(e, found, PGSCALE_NOW_LOCK_MANAGER,
+	f = add_lwlock_finding(e, found, PGSCALE_KIND_LOCK_MANAGER,
 						   "the lock manager (LWLock LockManager): statements lock too many relations");
 	if (!f)
 		return;
@@ -707,7 +709,7 @@ find_lock_manager(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 static void
 find_buffer_mapping(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 {
-	PgscaleNowFinding *f = add_lwlock_finding(e, found, PGSCALE_NOW_BUFFER_MAPPING,
+	PgscaleNowFinding *f = add_lwlock_finding(e, found, PGSCALE_KIND_BUFFER_MAPPING,
 											  "the buffer table (LWLock BufferMapping): shared buffers are too small for the reads");
 
 	if (f)

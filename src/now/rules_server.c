@@ -79,13 +79,13 @@ standbys_are_missing(const PgscaleNowEvidence *e)
 bool
 pgscale_now_commits_wait(const PgscaleNowEvidence *e)
 {
-	const double waits = e->now.kinds[PGSCALE_NOW_SYNC_REP];
+	const double waits = e->now.kinds[PGSCALE_KIND_SYNC_REP];
 
 	/* an average: of a single session, the moments before and after */
 	if (standbys_wanted(e) < 1 || waits < 0.9)
 		return false;
 	return standbys_are_missing(e) ||
-		pgscale_now_unusual(e, waits + behind_commits(e), e->usual.kinds[PGSCALE_NOW_SYNC_REP], 1, 0.3, 2);
+		pgscale_now_unusual(e, waits + behind_commits(e), e->usual.kinds[PGSCALE_KIND_SYNC_REP], 1, 0.3, 2);
 }
 
 /* The standbys have the WAL and have not replayed it, for which commits with remote_apply wait. */
@@ -108,7 +108,7 @@ cure_late_replay(PgscaleNowFinding *f, const PgscaleNowEvidence *e)
 static void
 find_replication_wait(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 {
-	const double waits = e->now.kinds[PGSCALE_NOW_SYNC_REP];
+	const double waits = e->now.kinds[PGSCALE_KIND_SYNC_REP];
 	const double held_up = waits + behind_commits(e);
 	const double wanted = standbys_wanted(e);
 	const bool	missing = standbys_are_missing(e);

@@ -9,21 +9,22 @@
  */
 #include "postgres.h"
 
+#include <float.h>
 #include <math.h>
 
 #include "access/xlog.h"
-#include "lib/stringinfo.h"
+#include "fmgr.h"
 #include "miscadmin.h"
 #include "postmaster/bgwriter.h"
 #include "storage/bufmgr.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
+#include "utils/json.h"
 
 #include "base/texts.h"
 #include "base/units.h"
 #include "pgscale.h"
 #include "tuning/findings.h"
-#include "tuning/json.h"
 
 /* That many pages a second of the background writer are next to nothing. */
 #define STALLED_BYTES_PER_S		(1024.0 * 1024.0)
@@ -41,54 +42,54 @@ pgscale_tuning_ratio(double a, double b)
 }
 
 double
-pgscale_tuning_fraction(const PgscaleTuningEvidence *e, PgscaleTuningEvidenceWait wait)
+pgscale_tuning_fraction(const PgscaleEvidence *e, PgscaleWaitKind wait)
 {
 	return pgscale_tuning_ratio(e->wait_ns[wait], e->session_ns);
 }
 
 static double
-wait_shares(const PgscaleTuningEvidence *e, PgscaleTuningEvidenceWait first, PgscaleTuningEvidenceWait last)
+wait_shares(const PgscaleEvidence *e, PgscaleWaitKind first, PgscaleWaitKind last)
 {
 	double		sum = 0;
 
 	for (int wait = first; wait <= (int) last; wait++)
-		sum += pgscale_tuning_fraction(e, (PgscaleTuningEvidenceWait) wait);
+		sum += pgscale_tuning_fraction(e, (PgscaleWaitKind) wait);
 	return sum;
 }
 
 double
-pgscale_tuning_wal_fraction(const PgscaleTuningEvidence *e)
+pgscale_tuning_wal_fraction(const PgscaleEvidence *e)
 {
-	return wait_shares(e, PGSCALE_EVIDENCE_WAL_SYNC, PGSCALE_EVIDENCE_WAL_INIT);
+	return wait_shares(e, PGSCALE_KIND_WAL_SYNC, PGSCALE_KIND_WAL_INIT);
 }
 
 double
-pgscale_tuning_data_fraction(const PgscaleTuningEvidence *e)
+pgscale_tuning_data_fraction(const PgscaleEvidence *e)
 {
-	return wait_shares(e, PGSCALE_EVIDENCE_DATA_READ, PGSCALE_EVIDENCE_DATA_SYNC) +
-		pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_BUFFER_IO);
+	return wait_shares(e, PGSCALE_KIND_DATA_READ, PGSCALE_KIND_DATA_SYNC) +
+		pgscale_tuning_fraction(e, PGSCALE_KIND_BUFFER_IO);
 }
 
 double
-pgscale_tuning_waiting(const PgscaleTuningEvidence *e, PgscaleTuningEvidenceWait wait)
+pgscale_tuning_waiting(const PgscaleEvidence *e, PgscaleWaitKind wait)
 {
 	return pgscale_tuning_ratio(e->wait_ns[wait], e->ns);
 }
 
 double
-pgscale_tuning_busy(const PgscaleTuningEvidence *e)
+pgscale_tuning_busy(const PgscaleEvidence *e)
 {
 	return pgscale_tuning_ratio(e->session_ns, e->ns);
 }
 
 double
-pgscale_tuning_seconds(const PgscaleTuningEvidence *e)
+pgscale_tuning_seconds(const PgscaleEvidence *e)
 {
 	return e->ns / 1e9;
 }
 
 double
-pgscale_tuning_rate(const PgscaleTuningEvidence *e, int64 count)
+pgscale_tuning_rate(const PgscaleEvidence *e, int64 count)
 {
 	return pgscale_tuning_ratio(count, pgscale_tuning_seconds(e));
 }
@@ -98,7 +99,7 @@ pgscale_tuning_rate(const PgscaleTuningEvidence *e, int64 count)
  * ended, so that the counts of long ones are missing as long as they last.
  */
 double
-pgscale_tuning_wal_volume(const PgscaleTuningEvidence *e)
+pgscale_tuning_wal_volume(const PgscaleEvidence *e)
 {
 	return e->counts.wal_position >= 0 ? e->counts.wal_position : e->counts.wal_bytes;
 }
@@ -134,7 +135,7 @@ pgscale_tuning_wal_rate_p95(const PgscaleTuningRuleInput *input)
  * that: then it is what other records leave, which are RECORD_BYTES each or more.
  */
 double
-pgscale_tuning_page_images(const PgscaleTuningEvidence *e)
+pgscale_tuning_page_images(const PgscaleEvidence *e)
 {
 	double		images = pgscale_tuning_ratio((double) e->counts.wal_pages * BLCKSZ, e->counts.wal_bytes);
 
@@ -151,17 +152,17 @@ pgscale_tuning_page_images(const PgscaleTuningEvidence *e)
  * the WAL writer.
  */
 double
-pgscale_tuning_flush_ms(const PgscaleTuningEvidence *e)
+pgscale_tuning_flush_ms(const PgscaleEvidence *e)
 {
 	if (e->counts.wal_syncs <= 0)
 		return NAN;
 	if (e->counts.wal_sync_us > 0)
 		return e->counts.wal_sync_us / 1e3 / e->counts.wal_syncs;
-	return e->wait_ns[PGSCALE_EVIDENCE_WAL_SYNC] / 1e6 / e->counts.wal_syncs;
+	return e->wait_ns[PGSCALE_KIND_WAL_SYNC] / 1e6 / e->counts.wal_syncs;
 }
 
 double
-pgscale_tuning_backend_write_fraction(const PgscaleTuningEvidence *e)
+pgscale_tuning_backend_write_fraction(const PgscaleEvidence *e)
 {
 	const PgscaleCounters *c = &e->counts;
 
@@ -184,7 +185,7 @@ pgscale_tuning_bgwriter_stalled(void)
 }
 
 bool
-pgscale_tuning_swaps(const PgscaleTuningEvidence *e)
+pgscale_tuning_swaps(const PgscaleEvidence *e)
 {
 	return pgscale_tuning_rate(e, e->swapped) >= SWAPPING_PAGES_PER_S;
 }
@@ -194,26 +195,26 @@ pgscale_tuning_swaps(const PgscaleTuningEvidence *e)
  * its WAL is flushed; if commits do not wait for that, the writer of the page does.
  */
 double
-pgscale_tuning_backend_write_cost(const PgscaleTuningEvidence *e)
+pgscale_tuning_backend_write_cost(const PgscaleEvidence *e)
 {
-	double		cost = pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_DATA_WRITE) +
+	double		cost = pgscale_tuning_fraction(e, PGSCALE_KIND_DATA_WRITE) +
 		pgscale_tuning_ratio(e->counts.backend_buffers * PGSCALE_MISS_CPU_US * 1000, e->session_ns);
 
 	if (strcmp(GetConfigOptionResetString("synchronous_commit"), "off") == 0 && !pgscale_tuning_wal_buffers_short(e))
-		cost += pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_WAL_SYNC) + pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_WAL_WRITE) +
-			pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_WAL_WRITE_LOCK);
+		cost += pgscale_tuning_fraction(e, PGSCALE_KIND_WAL_SYNC) + pgscale_tuning_fraction(e, PGSCALE_KIND_WAL_WRITE) +
+			pgscale_tuning_fraction(e, PGSCALE_KIND_WAL_WRITE_LOCK);
 	return Min(cost, 1);
 }
 
 bool
-pgscale_tuning_bulk_load(const PgscaleTuningEvidence *e)
+pgscale_tuning_bulk_load(const PgscaleEvidence *e)
 {
 	const PgscaleCounters *c = &e->counts;
 
 	if (c->backend_ring_buffers >= 0)
 		return c->backend_ring_buffers > c->backend_buffers;
-	return pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_DATA_EXTEND) + pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_LOCK_EXTEND) >
-		pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_DATA_READ) + pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_DATA_WRITE);
+	return pgscale_tuning_fraction(e, PGSCALE_KIND_DATA_EXTEND) + pgscale_tuning_fraction(e, PGSCALE_KIND_LOCK_EXTEND) >
+		pgscale_tuning_fraction(e, PGSCALE_KIND_DATA_READ) + pgscale_tuning_fraction(e, PGSCALE_KIND_DATA_WRITE);
 }
 
 /* CalculateCheckpointSegments() in xlog.c. */
@@ -225,7 +226,7 @@ pgscale_tuning_wal_distance(void)
 
 /* Checkpoints by request, such as CHECKPOINT or a backup, are not counted. */
 bool
-pgscale_tuning_wal_starts_checkpoints(const PgscaleTuningEvidence *e)
+pgscale_tuning_wal_starts_checkpoints(const PgscaleEvidence *e)
 {
 	const PgscaleCounters *c = &e->counts;
 
@@ -240,23 +241,23 @@ pgscale_tuning_wal_starts_checkpoints(const PgscaleTuningEvidence *e)
  * finds that another one has made it meanwhile is not counted.
  */
 bool
-pgscale_tuning_wal_buffers_short(const PgscaleTuningEvidence *e)
+pgscale_tuning_wal_buffers_short(const PgscaleEvidence *e)
 {
-	const double places = pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_WAL_INSERT) +
-		pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_WAL_BUFFERS);
+	const double places = pgscale_tuning_fraction(e, PGSCALE_KIND_WAL_INSERT) +
+		pgscale_tuning_fraction(e, PGSCALE_KIND_WAL_BUFFERS);
 
 	return pgscale_tuning_rate(e, e->counts.wal_buffers_full) > 1 &&
 		(places > 0.05 || e->counts.wal_buffers_full > 0.05 * Max(e->counts.wal_writes, 1));
 }
 
 double
-pgscale_tuning_sync_fraction(const PgscaleTuningEvidence *e)
+pgscale_tuning_sync_fraction(const PgscaleEvidence *e)
 {
 	return Min(pgscale_tuning_ratio(Max(e->counts.checkpoint_sync_ms * 1e6, e->sync_ns), e->ns), 1);
 }
 
 bool
-pgscale_tuning_checkpoint_stalls(const PgscaleTuningEvidence *e)
+pgscale_tuning_checkpoint_stalls(const PgscaleEvidence *e)
 {
 	return pgscale_tuning_sync_fraction(e) > 0.05;
 }
@@ -309,7 +310,7 @@ pgscale_tuning_stalls(const PgscaleTuningRuleInput *input)
  * freelist.c), and each other page that is read needs one that is.
  */
 double
-pgscale_tuning_misses(const PgscaleTuningEvidence *e)
+pgscale_tuning_misses(const PgscaleEvidence *e)
 {
 	const PgscaleCounters *c = &e->counts;
 
@@ -319,11 +320,11 @@ pgscale_tuning_misses(const PgscaleTuningEvidence *e)
 }
 
 bool
-pgscale_tuning_rewrites(const PgscaleTuningEvidence *e)
+pgscale_tuning_rewrites(const PgscaleEvidence *e)
 {
 	const PgscaleCounters *c = &e->counts;
 	const double misses = pgscale_tuning_misses(e);
-	const double read_us = pgscale_tuning_ratio(e->wait_ns[PGSCALE_EVIDENCE_DATA_READ] / 1e3, c->blocks_read);
+	const double read_us = pgscale_tuning_ratio(e->wait_ns[PGSCALE_KIND_DATA_READ] / 1e3, c->blocks_read);
 
 	return pgscale_tuning_ratio(misses, misses + c->blocks_hit) > 0.05 && read_us < 200;
 }
@@ -374,6 +375,51 @@ pgscale_tuning_bytes_below(double bytes)
 	const double step = mb < 256 ? 16 : mb < 1024 ? 128 : 1024;
 
 	return floor(mb / step) * step * PGSCALE_MB;
+}
+
+/* An object of jsonb, member by member, by its text. */
+static void
+json_begin(PgscaleTuningJson *json)
+{
+	if (json->text.data)
+		return;
+	initStringInfo(&json->text);
+	appendStringInfoChar(&json->text, '{');
+}
+
+static void
+json_add_name(PgscaleTuningJson *json, const char *name)
+{
+	json_begin(json);
+	if (json->text.len > 1)
+		appendStringInfoChar(&json->text, ',');
+	escape_json(&json->text, name);
+	appendStringInfoChar(&json->text, ':');
+}
+
+void
+pgscale_tuning_json_text(PgscaleTuningJson *json, const char *name, const char *text)
+{
+	json_add_name(json, name);
+	escape_json(&json->text, text);
+}
+
+void
+pgscale_tuning_json_number(PgscaleTuningJson *json, const char *name, double number)
+{
+	json_add_name(json, name);
+	if (isfinite(number))
+		appendStringInfo(&json->text, "%.*g", DBL_DIG, number);
+	else
+		appendStringInfoString(&json->text, "null");
+}
+
+Jsonb *
+pgscale_tuning_json_end(PgscaleTuningJson *json)
+{
+	json_begin(json);
+	appendStringInfoChar(&json->text, '}');
+	return DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(json->text.data)));
 }
 
 static PgscaleTuningFinding *finding_of(PgscaleTuningVerdict verdict, const char *reason, va_list args)

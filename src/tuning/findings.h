@@ -12,6 +12,9 @@
 
 #include "postgres.h"
 
+#include "lib/stringinfo.h"
+#include "utils/jsonb.h"
+
 #include "tuning/rules/rule_table.h"
 
 /*
@@ -27,41 +30,41 @@
 #define PGSCALE_MISS_CPU_US		2.0
 
 /* The sessions' time in a kind of wait, of all that they spent at work: 0 .. 1. */
-extern double pgscale_tuning_fraction(const PgscaleTuningEvidence *e, PgscaleTuningEvidenceWait wait);
+extern double pgscale_tuning_fraction(const PgscaleEvidence *e, PgscaleWaitKind wait);
 
 /* As above, with all that has to do with writing WAL. */
-extern double pgscale_tuning_wal_fraction(const PgscaleTuningEvidence *e);
+extern double pgscale_tuning_wal_fraction(const PgscaleEvidence *e);
 
 /* As above, with reading, writing and syncing data. */
-extern double pgscale_tuning_data_fraction(const PgscaleTuningEvidence *e);
+extern double pgscale_tuning_data_fraction(const PgscaleEvidence *e);
 
 /* How many sessions were in it at a time, on average. */
-extern double pgscale_tuning_waiting(const PgscaleTuningEvidence *e, PgscaleTuningEvidenceWait wait);
+extern double pgscale_tuning_waiting(const PgscaleEvidence *e, PgscaleWaitKind wait);
 
 /* How many were at work. */
-extern double pgscale_tuning_busy(const PgscaleTuningEvidence *e);
+extern double pgscale_tuning_busy(const PgscaleEvidence *e);
 
 /* Seconds that were observed, and a count a second. */
-extern double pgscale_tuning_seconds(const PgscaleTuningEvidence *e);
-extern double pgscale_tuning_rate(const PgscaleTuningEvidence *e, int64 count);
+extern double pgscale_tuning_seconds(const PgscaleEvidence *e);
+extern double pgscale_tuning_rate(const PgscaleEvidence *e, int64 count);
 
 /* a / b, or 0 of nothing. */
 extern double pgscale_tuning_ratio(double a, double b);
 
 /* Bytes of WAL. */
-extern double pgscale_tuning_wal_volume(const PgscaleTuningEvidence *e);
+extern double pgscale_tuning_wal_volume(const PgscaleEvidence *e);
 
 /* The 95th percentile of the records' WAL, bytes a second. */
 extern double pgscale_tuning_wal_rate_p95(const PgscaleTuningRuleInput *input);
 
 /* The share of page images in the WAL's bytes; at most, unless the server counts their bytes. */
-extern double pgscale_tuning_page_images(const PgscaleTuningEvidence *e);
+extern double pgscale_tuning_page_images(const PgscaleEvidence *e);
 
 /* Milliseconds of a flush of WAL; NaN if there were none. */
-extern double pgscale_tuning_flush_ms(const PgscaleTuningEvidence *e);
+extern double pgscale_tuning_flush_ms(const PgscaleEvidence *e);
 
 /* The share of pages that backends had to write themselves, to have room. */
-extern double pgscale_tuning_backend_write_fraction(const PgscaleTuningEvidence *e);
+extern double pgscale_tuning_backend_write_fraction(const PgscaleEvidence *e);
 
 /*
  * Was the background writer set so that it can do next to nothing?  Then that explains
@@ -70,30 +73,30 @@ extern double pgscale_tuning_backend_write_fraction(const PgscaleTuningEvidence 
 extern bool pgscale_tuning_bgwriter_stalled(void);
 
 /* Does the machine swap as much as hurts? */
-extern bool pgscale_tuning_swaps(const PgscaleTuningEvidence *e);
+extern bool pgscale_tuning_swaps(const PgscaleEvidence *e);
 
 /* What sessions' own writes cost them, as a share of their time. */
-extern double pgscale_tuning_backend_write_cost(const PgscaleTuningEvidence *e);
+extern double pgscale_tuning_backend_write_cost(const PgscaleEvidence *e);
 
 /* Is it tables that grow, whose pages their writers write in any case? */
-extern bool pgscale_tuning_bulk_load(const PgscaleTuningEvidence *e);
+extern bool pgscale_tuning_bulk_load(const PgscaleEvidence *e);
 
 /* The bytes of WAL after which a checkpoint is due. */
 extern double pgscale_tuning_wal_distance(void);
 
 /* Did WAL, and not the clock, start the checkpoints? */
-extern bool pgscale_tuning_wal_starts_checkpoints(const PgscaleTuningEvidence *e);
+extern bool pgscale_tuning_wal_starts_checkpoints(const PgscaleEvidence *e);
 
 /* Did backends often have to make room in WAL buffers? */
-extern bool pgscale_tuning_wal_buffers_short(const PgscaleTuningEvidence *e);
+extern bool pgscale_tuning_wal_buffers_short(const PgscaleEvidence *e);
 
 /*
  * The share of the time in which the checkpointer synced files, by the server's
  * count or by what was seen; and whether that is a lot: then checkpoints leave
  * the disk much to write at their ends.
  */
-extern double pgscale_tuning_sync_fraction(const PgscaleTuningEvidence *e);
-extern bool pgscale_tuning_checkpoint_stalls(const PgscaleTuningEvidence *e);
+extern double pgscale_tuning_sync_fraction(const PgscaleEvidence *e);
+extern bool pgscale_tuning_checkpoint_stalls(const PgscaleEvidence *e);
 
 /* Is either of the flush settings off that are on by default? */
 extern bool pgscale_tuning_flush_after_off(void);
@@ -108,13 +111,13 @@ extern double pgscale_tuning_stalls(const PgscaleTuningRuleInput *input);
  * Pages that were asked for and were not in shared buffers, without those that
  * sequential scans and the like read through rings.
  */
-extern double pgscale_tuning_misses(const PgscaleTuningEvidence *e);
+extern double pgscale_tuning_misses(const PgscaleEvidence *e);
 
 /*
  * Do pages leave shared buffers to come back from the kernel's cache?  Then that
  * saves writes, too, and to have it write at once would bring them back.
  */
-extern bool pgscale_tuning_rewrites(const PgscaleTuningEvidence *e);
+extern bool pgscale_tuning_rewrites(const PgscaleEvidence *e);
 
 /*
  * A setting's value in its own unit, whatever the session has made of it; -1 if
@@ -136,6 +139,19 @@ typedef struct PgscaleTuningNumber
 	const char *name;			/* NULL ends the list */
 	double		value;
 } PgscaleTuningNumber;
+
+/* An object of jsonb under way; it begins as zeroes. */
+typedef struct PgscaleTuningJson
+{
+	StringInfoData text;
+} PgscaleTuningJson;
+
+extern void pgscale_tuning_json_text(PgscaleTuningJson *json, const char *name, const char *value);
+
+/* One that is not finite becomes null. */
+extern void pgscale_tuning_json_number(PgscaleTuningJson *json, const char *name, double value);
+
+extern Jsonb *pgscale_tuning_json_end(PgscaleTuningJson *json);
 
 /* A finding without advice: a verdict and a sentence. */
 extern PgscaleTuningFinding *pgscale_tuning_finding(PgscaleTuningVerdict verdict, const char *reason,...)

@@ -4,9 +4,9 @@
  *	  From evidence to action: the cost of the server's settings, and the gain of
  *	  other values.
  *
- * The sampler's process records what the server does (evidence.c).  Everything else
+ * The sampler's process records what the server does (base/evidence.c).  Everything else
  * happens on request: rules evaluate the evidence of a window
- * (tuning/rules/rule_table.c), and so do the map of contention (wait_kinds.c) and the
+ * (tuning/rules/rule_table.c), and so do the map of contention (contention.c) and the
  * efficiency of WAL (wal_efficiency.c).  Here are the findings of all rules, as SQL.
  *
  * Portions Copyright (c) 2026, pgscale contributors
@@ -24,10 +24,10 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
+#include "base/evidence.h"
 #include "base/pg_compat.h"
 #include "base/preload.h"
 #include "base/units.h"
-#include "tuning/evidence.h"
 #include "tuning/findings.h"
 #include "tuning/tuning.h"
 
@@ -148,21 +148,34 @@ pgscale_tuning_wal_size(PG_FUNCTION_ARGS)
 static void
 tuning_shmem_request(void)
 {
-	RequestAddinShmemSpace(pgscale_tuning_evidence_size());
+	RequestAddinShmemSpace(pgscale_evidence_size());
+	RequestAddinShmemSpace(pgscale_tuning_settings_size());
+}
+
+static void
+tuning_shmem_startup(void)
+{
+	pgscale_evidence_startup();
+	pgscale_tuning_settings_startup();
+}
+
+static void
+tuning_observe(const PgscaleObservation *observation)
+{
+	pgscale_tuning_settings_watch(observation->at);
+	pgscale_evidence_observe(observation);
 }
 
 static void
 tuning_health(PgscaleHealth *health)
 {
-	int			nrecords;
-
 	if (!pgscale_health_preloaded(health, "pgscale.sampler", true))
 		return;
-	if (pgscale_health_observed(health, pgscale_tuning_evidence_last_ns(&nrecords), STALLED_MS))
+	if (pgscale_health_observed(health, pgscale_evidence_last_ns(), STALLED_MS))
 	{
 		health->state = PGSCALE_HEALTH_WORKING;
 		health->reason = "records evidence";
-		if (pgscale_tuning_evidence_ms() != PGSCALE_EVIDENCE_MS)
+		if (pgscale_evidence_ms() != PGSCALE_EVIDENCE_MS)
 		{
 			health->reason = "records evidence, but of another length: pgscale.debug_period is for tests";
 			health->action = "reset pgscale.debug_period and reload";
@@ -179,8 +192,8 @@ static const char *const asks[] = {
 const PgscaleModule pgscale_tuning_module = {
 	.name = "tuning",
 	.shmem_request = tuning_shmem_request,
-	.shmem_startup = pgscale_tuning_evidence_startup,
-	.observe = pgscale_tuning_evidence_observe,
+	.shmem_startup = tuning_shmem_startup,
+	.observe = tuning_observe,
 	.health = tuning_health,
 	.has_tables = true,
 	.asks = asks,

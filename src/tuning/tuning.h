@@ -16,13 +16,24 @@
 
 extern const PgscaleModule pgscale_tuning_module;
 
-/* The kind of an event by its type and name; -1 if it is not a wait of a session at work. */
-extern int	pgscale_tuning_wait_kind(const char *type, const char *name);
-
 /*
  * A window's length of SQL, in milliseconds; an error if it is null or not
  * positive.
  */
 extern int64 pgscale_tuning_duration_ms(FunctionCallInfo fcinfo, int argument);
+
+/* setting_times.c: since when settings have their values */
+
+extern Size pgscale_tuning_settings_size(void);
+extern void pgscale_tuning_settings_startup(void);
+
+/* The writer's side: the sampler's process. */
+extern void pgscale_tuning_settings_watch(TimestampTz now);
+
+/*
+ * The time when a setting got its present value: earlier evidence does not apply to it.
+ * 0 if it has had the value since the server's start, as all evidence.
+ */
+extern TimestampTz pgscale_tuning_set_at(const char *setting);
 
 #endif							/* PGSCALE_TUNING_H */

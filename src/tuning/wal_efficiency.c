@@ -75,7 +75,7 @@ flushes_uncounted(void)
 }
 
 static void
-wal_compute(const PgscaleTuningEvidence *e, Efficiency *w)
+wal_compute(const PgscaleEvidence *e, Efficiency *w)
 {
 	const PgscaleCounters *c = &e->counts;
 
@@ -90,9 +90,9 @@ wal_compute(const PgscaleTuningEvidence *e, Efficiency *w)
 	w->commits = c->commits;
 	w->flush_ms = pgscale_tuning_flush_ms(e);
 	w->flush_measured = c->wal_sync_us > 0;
-	w->flush_fraction = pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_WAL_SYNC) +
-		pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_WAL_WRITE) +
-		pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_WAL_WRITE_LOCK);
+	w->flush_fraction = pgscale_tuning_fraction(e, PGSCALE_KIND_WAL_SYNC) +
+		pgscale_tuning_fraction(e, PGSCALE_KIND_WAL_WRITE) +
+		pgscale_tuning_fraction(e, PGSCALE_KIND_WAL_WRITE_LOCK);
 	w->images = pgscale_tuning_page_images(e);
 	w->images_exact = c->wal_page_bytes >= 0;
 	w->switches = c->wal_position < 0 ? NAN : pgscale_tuning_rate(e, c->wal_position) / wal_segment_size;
@@ -101,7 +101,7 @@ wal_compute(const PgscaleTuningEvidence *e, Efficiency *w)
 
 /* The most important finding, in one sentence. */
 static const char *
-wal_efficiency_reason(const PgscaleTuningEvidence *e, const Efficiency *w)
+wal_efficiency_reason(const PgscaleEvidence *e, const Efficiency *w)
 {
 	if (pgscale_tuning_seconds(e) < PGSCALE_EVIDENCE_S(ENOUGH_S))
 		return "there is too little evidence: see pgscale.health, or ask again later";
@@ -131,7 +131,7 @@ wal_efficiency_reason(const PgscaleTuningEvidence *e, const Efficiency *w)
 static void
 wal_usual(int64 duration_ms, Efficiency *usual)
 {
-	PgscaleTuningEvidence before;
+	PgscaleEvidence before;
 
 	pgscale_tuning_window_before(duration_ms, &before);
 	if (pgscale_tuning_seconds(&before) >= PGSCALE_EVIDENCE_S(USUAL_S))
@@ -146,7 +146,7 @@ pgscale_wal_efficiency(PG_FUNCTION_ARGS)
 {
 	const int64 duration_ms = pgscale_tuning_duration_ms(fcinfo, 0);
 	TupleDesc	desc;
-	PgscaleTuningEvidence e;
+	PgscaleEvidence e;
 	Efficiency	w;
 	Efficiency	usual;
 	Datum		values[20];

@@ -40,7 +40,7 @@ sub forge
 sub made_up_functions
 {
     ($db) = @_;
-    $size = $db->sql(q{SELECT size FROM pg_shmem_allocations WHERE name = 'pgscale tuning'});
+    $size = $db->sql(q{SELECT size FROM pg_shmem_allocations WHERE name = 'pgscale evidence'});
     $db->sql(<<"EOQ");
 CREATE FUNCTION made_up_evidence(bigint, text[], timestamptz[]) RETURNS void LANGUAGE C STRICT AS '$library';
 CREATE FUNCTION made_up_setting(text, text) RETURNS void LANGUAGE C STRICT AS '$library';

@@ -22,7 +22,7 @@
 #include "base/ring.h"
 #include "pgscale.h"
 #include "sweeper/partitions.h"
-#include "tuning/evidence.h"
+#include "base/evidence.h"
 
 PG_MODULE_MAGIC;
 
@@ -38,9 +38,9 @@ typedef struct Member
 	size_t		offset;
 } Member;
 
-#define MEMBER(name)	{#name, offsetof(PgscaleTuningEvidence, name)}
-#define COUNT(name)		{#name, offsetof(PgscaleTuningEvidence, counts) + offsetof(PgscaleCounters, name)}
-#define WAIT(kind)		{#kind, offsetof(PgscaleTuningEvidence, wait_ns) + PGSCALE_EVIDENCE_##kind * sizeof(uint64)}
+#define MEMBER(name)	{#name, offsetof(PgscaleEvidence, name)}
+#define COUNT(name)		{#name, offsetof(PgscaleEvidence, counts) + offsetof(PgscaleCounters, name)}
+#define WAIT(kind)		{#kind, offsetof(PgscaleEvidence, wait_ns) + PGSCALE_KIND_##kind * sizeof(uint64)}
 
 /* All of them have 64 bits. */
 static const Member members[] = {
@@ -61,7 +61,7 @@ static const Member members[] = {
 
 /* "name=value name=value ..."; the sessions' time is the sum of their waits.  What only 19 counts is unknown unless given. */
 static void
-parse_record(char *text, PgscaleTuningEvidence *record)
+parse_record(char *text, PgscaleEvidence *record)
 {
 	memset(record, 0, sizeof(*record));
 	record->counts.wal_page_bytes = record->counts.fast_path_exceeded = -1;
@@ -80,35 +80,50 @@ parse_record(char *text, PgscaleTuningEvidence *record)
 				elog(ERROR, "evidence has no %s", part);
 		*(int64 *) ((char *) record + members[i].offset) = (int64) rint(strtod(value, NULL));
 	}
-	for (int i = 0; i < PGSCALE_EVIDENCE_WAITS; i++)
+	for (int i = 0; i < PGSCALE_WAIT_KINDS; i++)
 		record->session_ns += record->wait_ns[i];
 }
 
 /*
  * made_up_evidence(size, records, ends): all the evidence there is, of records that end then, and each of which begins where
- * the one before ends. The size is that of "pgscale tuning" in pg_shmem_allocations; records are at its end.
+ * the one before ends. The size is that of "pgscale evidence" in pg_shmem_allocations. Looks are at its end, those of the hour first;
+ * the first one begins the first record. What a record does not know falls, by one, which is as if it was reset.
  */
 Datum
 made_up_evidence(PG_FUNCTION_ARGS)
 {
 	Size		size = PG_GETARG_INT64(0);
 	bool		found;
-	char	   *shared = ShmemInitStruct("pgscale tuning", size, &found);
-	PgscaleRing *ring = (PgscaleRing *) shared;
-	PgscaleTuningEvidence *records = (PgscaleTuningEvidence *) (shared + size) - PGSCALE_EVIDENCE_MAX;
+	char	   *shared = ShmemInitStruct("pgscale evidence", size, &found);
+	PgscaleRing *ring = &((PgscaleRing *) shared)[PGSCALE_EVIDENCE_HOUR];
+	PgscaleEvidenceLook *looks = (PgscaleEvidenceLook *) (shared + size) - PGSCALE_EVIDENCE_NHOUR - PGSCALE_EVIDENCE_NSECONDS;
 	Datum	   *texts;
 	Datum	   *ends;
 	int			n;
 
 	deconstruct_array(PG_GETARG_ARRAYTYPE_P(1), TEXTOID, -1, false, TYPALIGN_INT, &texts, NULL, &n);
 	deconstruct_array(PG_GETARG_ARRAYTYPE_P(2), TIMESTAMPTZOID, 8, true, TYPALIGN_DOUBLE, &ends, NULL, &n);
+	memset(&looks[0], 0, sizeof(looks[0]));
+	for (size_t at = offsetof(PgscaleEvidence, ns); at < sizeof(PgscaleEvidence); at += sizeof(int64))
+		*(int64 *) ((char *) &looks[0].sums + at) = PGSCALE_EVIDENCE_NHOUR;
 	for (int i = 0; i < n; i++)
 	{
-		parse_record(TextDatumGetCString(texts[i]), &records[i]);
-		records[i].until = DatumGetTimestampTz(ends[i]);
-		records[i].since = i > 0 ? records[i - 1].until : records[i].until - 1;
+		PgscaleEvidence record;
+
+		parse_record(TextDatumGetCString(texts[i]), &record);
+		looks[i + 1].ends_record = true;
+		for (size_t at = offsetof(PgscaleEvidence, ns); at < sizeof(record); at += sizeof(int64))
+		{
+			const int64 more = *(int64 *) ((char *) &record + at);
+			const int64 before = *(int64 *) ((char *) &looks[i].sums + at);
+
+			*(int64 *) ((char *) &looks[i + 1].sums + at) = before + Max(more, -1);
+		}
+		looks[i + 1].sums.until = DatumGetTimestampTz(ends[i]);
+		if (i == 0)
+			looks[0].sums.until = looks[1].sums.until - 1;
 	}
-	pgscale_ring_end_write(ring, n);
+	pgscale_ring_end_write(ring, n > 0 ? n + 1 : 0);
 	PG_RETURN_VOID();
 }
 

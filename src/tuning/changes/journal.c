@@ -52,7 +52,7 @@
 #include "base/preload.h"
 #include "base/secrets.h"
 #include "tuning/changes/changes.h"
-#include "tuning/evidence.h"
+#include "tuning/tuning.h"
 
 PG_FUNCTION_INFO_V1(pgscale_tuning_journal);
 
@@ -426,7 +426,7 @@ pgscale_tuning_journal_effective_at(const PgscaleTuningChange *change)
 		return PgStartTime;
 	if (!record || record->context == PGC_POSTMASTER)
 		return 0;
-	seen = pgscale_preload_done() ? pgscale_tuning_evidence_set_at(record->name) : 0;
+	seen = pgscale_preload_done() ? pgscale_tuning_set_at(record->name) : 0;
 	if (seen > change->applied_at)
 		return seen;
 	return PgReloadTime > change->applied_at ? PgReloadTime : 0;

@@ -58,17 +58,17 @@
 #include "base/three_digits.h"
 #include "base/units.h"
 #include "tuning/changes/changes.h"
-#include "tuning/json.h"
-#include "tuning/rules/rule_table.h"
+#include "tuning/findings.h"
+#include "tuning/tuning.h"
 
 PG_FUNCTION_INFO_V1(pgscale_tuning_verify);
 
 /* Of fewer values nothing is said. */
 #define SERIES_MIN	12
 
-#define WINDOW_MS	((int64) pgscale_tuning_evidence_ms() * PGSCALE_EVIDENCE_MAX)
+#define WINDOW_MS	((int64) pgscale_evidence_ms() * PGSCALE_EVIDENCE_MAX)
 /* No verdict on less. */
-#define LEAST_MS	((int64) pgscale_tuning_evidence_ms() * SERIES_MIN)
+#define LEAST_MS	((int64) pgscale_evidence_ms() * SERIES_MIN)
 
 /* Counts and what each is divided by, in the order of time. */
 typedef struct Series
@@ -211,7 +211,7 @@ void
 pgscale_tuning_verify_remember(PgscaleTuningChange *change)
 {
 	const PgscaleTuningMetric *const *metrics;
-	PgscaleTuningEvidence *records;
+	PgscaleEvidence *records;
 	TimestampTz now = GetCurrentTimestamp();
 	TimestampTz since = now - WINDOW_MS * (USECS_PER_SEC / 1000);
 	int			nmetrics;
@@ -226,12 +226,12 @@ pgscale_tuning_verify_remember(PgscaleTuningChange *change)
 		return;
 	metrics = pgscale_tuning_metrics(change->setting);
 	nmetrics = count_metrics(metrics);
-	records = palloc(sizeof(PgscaleTuningEvidence) * PGSCALE_EVIDENCE_MAX);
-	n = pgscale_tuning_evidence_read(Max(since, pgscale_tuning_evidence_set_at(change->setting)), now, records, PGSCALE_EVIDENCE_MAX);
+	records = palloc(sizeof(PgscaleEvidence) * PGSCALE_EVIDENCE_MAX);
+	n = pgscale_evidence_read(Max(since, pgscale_tuning_set_at(change->setting)), now, records, PGSCALE_EVIDENCE_MAX);
 	if (n == 0)
 	{
 		/* was there evidence, only not of this value? */
-		if (pgscale_tuning_evidence_read(since, now, records, PGSCALE_EVIDENCE_MAX) > 0)
+		if (pgscale_evidence_read(since, now, records, PGSCALE_EVIDENCE_MAX) > 0)
 			change->ends = construct_empty_array(TIMESTAMPTZOID);
 		pfree(records);
 		return;
@@ -275,7 +275,7 @@ typedef struct Windows
 								 * record */
 
 	int			before_from;	/* index of the first record */
-	PgscaleTuningEvidence *after;
+	PgscaleEvidence *after;
 	int			after_n;
 	int64		ms;				/* of each */
 	int64		before_ms;		/* all that is known of each */
@@ -356,7 +356,7 @@ choose_windows(const PgscaleTuningChange *change, int64 ms, Windows *windows)
 	int64		need_ms;
 	int			most;
 	PgscaleTuningLines lines;
-	TimestampTz set_at = pgscale_tuning_evidence_set_at(change->setting);
+	TimestampTz set_at = pgscale_tuning_set_at(change->setting);
 
 	/*
 	 * a line that was changed by hand since no longer belongs to that change
@@ -388,10 +388,10 @@ choose_windows(const PgscaleTuningChange *change, int64 ms, Windows *windows)
 			: "cannot tell: no evidence was recorded before the change; waiting does not help";
 		return;
 	}
-	windows->after = palloc(sizeof(PgscaleTuningEvidence) * PGSCALE_EVIDENCE_MAX);
-	windows->after_n = pgscale_tuning_evidence_read(effective_at, end, windows->after, PGSCALE_EVIDENCE_MAX);
-	windows->before_ms = (int64) windows->before_n * pgscale_tuning_evidence_ms();
-	windows->after_ms = (int64) windows->after_n * pgscale_tuning_evidence_ms();
+	windows->after = palloc(sizeof(PgscaleEvidence) * PGSCALE_EVIDENCE_MAX);
+	windows->after_n = pgscale_evidence_read(effective_at, end, windows->after, PGSCALE_EVIDENCE_MAX);
+	windows->before_ms = (int64) windows->before_n * pgscale_evidence_ms();
+	windows->after_ms = (int64) windows->after_n * pgscale_evidence_ms();
 	windows->over = end < GetCurrentTimestamp() - USECS_PER_SEC;
 	need_ms = ms ? ms : LEAST_MS;
 	windows->ms = ms ? ms : Min(windows->before_ms, windows->after_ms);
@@ -405,7 +405,7 @@ choose_windows(const PgscaleTuningChange *change, int64 ms, Windows *windows)
 								   windows->after_ms / 1000, need_ms / 1000);
 	else if (windows->after_ms < need_ms)
 		windows->cannot = psprintf("cannot tell yet: wait " INT64_FORMAT " s more",
-								   (need_ms - windows->after_ms + 999) / 1000 + pgscale_tuning_evidence_ms() / 1000);
+								   (need_ms - windows->after_ms + 999) / 1000 + pgscale_evidence_ms() / 1000);
 	if (windows->cannot)
 	{
 		windows->after_n = 0;
@@ -413,7 +413,7 @@ choose_windows(const PgscaleTuningChange *change, int64 ms, Windows *windows)
 	}
 
 	/* the last ones of each */
-	most = (int) (windows->ms / pgscale_tuning_evidence_ms());
+	most = (int) (windows->ms / pgscale_evidence_ms());
 	windows->before_from = Max(0, windows->before_n - most);
 	windows->after += Max(0, windows->after_n - most);
 	windows->after_n = Min(windows->after_n, most);
@@ -462,7 +462,7 @@ how_many_more(const Windows *windows, const Series *before, const Series *after)
 	if (before->n < SERIES_MIN || windows->over)
 		return "waiting does not help";
 	return psprintf("%d s more in which it is known would be enough",
-					Max(SERIES_MIN - after->n, 1) * pgscale_tuning_evidence_ms() / 1000);
+					Max(SERIES_MIN - after->n, 1) * pgscale_evidence_ms() / 1000);
 }
 
 static Comparison

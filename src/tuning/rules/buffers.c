@@ -71,7 +71,7 @@ look_at_buffers(void)
  * disables it.
  */
 static PgscaleTuningFinding *
-advise_bgwriter(const PgscaleTuningEvidence *e, const char *setting, double value, double gain, bool stalled)
+advise_bgwriter(const PgscaleEvidence *e, const char *setting, double value, double gain, bool stalled)
 {
 	const PgscaleCounters *c = &e->counts;
 	const PgscaleTuningNumber numbers[] = {
@@ -80,7 +80,7 @@ advise_bgwriter(const PgscaleTuningEvidence *e, const char *setting, double valu
 		{"checkpoint_buffers", c->checkpoint_buffers},
 		{"bgwriter_stopped", c->bgwriter_stopped},
 		{"allocations_per_s", pgscale_tuning_rate(e, c->buffers_allocated)},
-		{"data_write_fraction", pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_DATA_WRITE)},
+		{"data_write_fraction", pgscale_tuning_fraction(e, PGSCALE_KIND_DATA_WRITE)},
 		{NULL}
 	};
 	PgscaleTuningFinding *f;
@@ -98,7 +98,7 @@ advise_bgwriter(const PgscaleTuningEvidence *e, const char *setting, double valu
 PgscaleTuningFinding *
 pgscale_tuning_find_bgwriter(const PgscaleTuningRuleInput *input)
 {
-	const PgscaleTuningEvidence *e = input->sum;
+	const PgscaleEvidence *e = input->sum;
 	const PgscaleCounters *c = &e->counts;
 	const bool	stalled = pgscale_tuning_bgwriter_stalled();
 	const double delay_ms = pgscale_tuning_setting("bgwriter_delay");
@@ -147,7 +147,7 @@ pgscale_tuning_find_bgwriter(const PgscaleTuningRuleInput *input)
 }
 
 static void
-backend_writes(const PgscaleTuningEvidence *e, double *of, double *per)
+backend_writes(const PgscaleEvidence *e, double *of, double *per)
 {
 	const PgscaleCounters *c = &e->counts;
 
@@ -183,14 +183,14 @@ static const PgscaleTuningMetric backend_writes_metric = {
 static PgscaleTuningFinding *
 find_shared_buffers(const PgscaleTuningRuleInput *input)
 {
-	const PgscaleTuningEvidence *e = input->sum;
+	const PgscaleEvidence *e = input->sum;
 	const PgscaleCounters *c = &e->counts;
 	const double ram = (double) pgscale_kernel_ram();
 	const double current = (double) NBuffers * BLCKSZ;
 	const double wanted = Min(ram / 4, Max(16 * current, 128.0 * PGSCALE_MB));
 	const double misses = pgscale_tuning_misses(e);
 	const double missing = pgscale_tuning_ratio(misses, misses + c->blocks_hit);
-	const double read_us = pgscale_tuning_ratio(e->wait_ns[PGSCALE_EVIDENCE_DATA_READ] / 1000.0, Max(c->blocks_read, 1));
+	const double read_us = pgscale_tuning_ratio(e->wait_ns[PGSCALE_KIND_DATA_READ] / 1000.0, Max(c->blocks_read, 1));
 	const double ticks = pgscale_tuning_ratio(e->sweep_ticks, c->buffers_allocated);
 	const Content content = look_at_buffers();
 	double		cost;
@@ -202,8 +202,8 @@ find_shared_buffers(const PgscaleTuningRuleInput *input)
 		{"sweep_ticks_per_allocation", ticks},
 		{"used_again_fraction", content.hot},
 		{"memory_bytes", ram},
-		{"data_read_fraction", pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_DATA_READ)},
-		{"data_write_fraction", pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_DATA_WRITE)},
+		{"data_read_fraction", pgscale_tuning_fraction(e, PGSCALE_KIND_DATA_READ)},
+		{"data_write_fraction", pgscale_tuning_fraction(e, PGSCALE_KIND_DATA_WRITE)},
 		{NULL}
 	};
 	PgscaleTuningFinding *f;
@@ -227,8 +227,8 @@ find_shared_buffers(const PgscaleTuningRuleInput *input)
 									  "the background writer does next to nothing, so that sessions write pages to "
 									  "free buffers: change that first, which needs only a reload");
 
-	cost = pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_DATA_READ) + pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_DATA_WRITE) +
-		pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_BUFFER_IO) + pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_BUFFER_MAPPING) +
+	cost = pgscale_tuning_fraction(e, PGSCALE_KIND_DATA_READ) + pgscale_tuning_fraction(e, PGSCALE_KIND_DATA_WRITE) +
+		pgscale_tuning_fraction(e, PGSCALE_KIND_BUFFER_IO) + pgscale_tuning_fraction(e, PGSCALE_KIND_BUFFER_MAPPING) +
 		pgscale_tuning_ratio(misses * PGSCALE_MISS_CPU_US * 1000, e->session_ns);
 	gain = Min(cost, 1) * 0.8 * Min(1, log2(wanted / current) / 3);
 	if (read_us > CACHED_READ_US)
@@ -247,7 +247,7 @@ find_shared_buffers(const PgscaleTuningRuleInput *input)
 }
 
 static void
-miss_fraction(const PgscaleTuningEvidence *e, double *of, double *per)
+miss_fraction(const PgscaleEvidence *e, double *of, double *per)
 {
 	*of = e->counts.blocks_read;
 	*per = e->counts.blocks_read + e->counts.blocks_hit;
@@ -268,9 +268,9 @@ static const PgscaleTuningMetric misses_metric = {
 static PgscaleTuningFinding *
 find_slru(const PgscaleTuningRuleInput *input, const char *setting, int64 hits, int64 reads, double share)
 {
-	const PgscaleTuningEvidence *e = input->sum;
+	const PgscaleEvidence *e = input->sum;
 	const double missing = pgscale_tuning_ratio(reads, (double) hits + reads);
-	const double cost = share + pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_SLRU_IO);
+	const double cost = share + pgscale_tuning_fraction(e, PGSCALE_KIND_SLRU_IO);
 	const double current = pgscale_tuning_setting(setting);
 	const PgscaleTuningNumber numbers[] = {
 		{"miss_fraction", missing},
@@ -296,28 +296,28 @@ static PgscaleTuningFinding *
 find_transaction_buffers(const PgscaleTuningRuleInput *input)
 {
 	return find_slru(input, "transaction_buffers", input->sum->counts.xact_hits, input->sum->counts.xact_reads,
-					 pgscale_tuning_fraction(input->sum, PGSCALE_EVIDENCE_XACT));
+					 pgscale_tuning_fraction(input->sum, PGSCALE_KIND_XACT));
 }
 
 static PgscaleTuningFinding *
 find_subtransaction_buffers(const PgscaleTuningRuleInput *input)
 {
 	return find_slru(input, "subtransaction_buffers", input->sum->counts.subtrans_hits, input->sum->counts.subtrans_reads,
-					 pgscale_tuning_fraction(input->sum, PGSCALE_EVIDENCE_SUBTRANS));
+					 pgscale_tuning_fraction(input->sum, PGSCALE_KIND_SUBTRANS));
 }
 
 static PgscaleTuningFinding *
 find_offset_buffers(const PgscaleTuningRuleInput *input)
 {
 	return find_slru(input, "multixact_offset_buffers", input->sum->counts.offset_hits, input->sum->counts.offset_reads,
-					 pgscale_tuning_fraction(input->sum, PGSCALE_EVIDENCE_MULTIXACT));
+					 pgscale_tuning_fraction(input->sum, PGSCALE_KIND_MULTIXACT));
 }
 
 static PgscaleTuningFinding *
 find_member_buffers(const PgscaleTuningRuleInput *input)
 {
 	return find_slru(input, "multixact_member_buffers", input->sum->counts.member_hits, input->sum->counts.member_reads,
-					 pgscale_tuning_fraction(input->sum, PGSCALE_EVIDENCE_MULTIXACT));
+					 pgscale_tuning_fraction(input->sum, PGSCALE_KIND_MULTIXACT));
 }
 
 const PgscaleTuningRule pgscale_tuning_buffers_rules[] = {

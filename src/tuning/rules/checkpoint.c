@@ -39,7 +39,7 @@
 static PgscaleTuningFinding *
 advise_flush_after(const PgscaleTuningRuleInput *input, const char *setting, const char *value, double gain)
 {
-	const PgscaleTuningEvidence *e = input->sum;
+	const PgscaleEvidence *e = input->sum;
 	const PgscaleTuningNumber numbers[] = {
 		{"checkpoint_sync_ms", e->counts.checkpoint_sync_ms},
 		{"checkpoint_sync_fraction", pgscale_tuning_sync_fraction(e)},
@@ -63,7 +63,7 @@ advise_flush_after(const PgscaleTuningRuleInput *input, const char *setting, con
 static PgscaleTuningFinding *
 find_flush_after(const PgscaleTuningRuleInput *input)
 {
-	const PgscaleTuningEvidence *e = input->sum;
+	const PgscaleEvidence *e = input->sum;
 	const PgscaleCounters *c = &e->counts;
 	const double stalls = pgscale_tuning_stalls(input);
 	const double by_checkpoint = pgscale_tuning_ratio(c->checkpoint_buffers, (double) c->checkpoint_buffers + c->bgwriter_buffers);
@@ -89,7 +89,7 @@ find_flush_after(const PgscaleTuningRuleInput *input)
 }
 
 static void
-sync_fraction(const PgscaleTuningEvidence *e, double *of, double *per)
+sync_fraction(const PgscaleEvidence *e, double *of, double *per)
 {
 	*per = pgscale_tuning_seconds(e);
 	*of = pgscale_tuning_sync_fraction(e) * *per;
@@ -113,9 +113,9 @@ static const PgscaleTuningMetric sync_metric = {
 static PgscaleTuningFinding *
 find_backend_flush_after(const PgscaleTuningRuleInput *input)
 {
-	const PgscaleTuningEvidence *e = input->sum;
-	const double share = pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_DATA_WRITE);
-	const double write_ms = pgscale_tuning_ratio(e->wait_ns[PGSCALE_EVIDENCE_DATA_WRITE] / 1e6, e->counts.backend_buffers);
+	const PgscaleEvidence *e = input->sum;
+	const double share = pgscale_tuning_fraction(e, PGSCALE_KIND_DATA_WRITE);
+	const double write_ms = pgscale_tuning_ratio(e->wait_ns[PGSCALE_KIND_DATA_WRITE] / 1e6, e->counts.backend_buffers);
 	const PgscaleTuningNumber numbers[] = {
 		{"backend_write_fraction", pgscale_tuning_backend_write_fraction(e)},
 		{"backend_buffers_per_s", pgscale_tuning_rate(e, e->counts.backend_buffers)},
@@ -142,7 +142,7 @@ find_backend_flush_after(const PgscaleTuningRuleInput *input)
 
 /* Is this evidence enough to know the cost of page images? */
 static bool
-whole_cycles(const PgscaleTuningEvidence *e)
+whole_cycles(const PgscaleEvidence *e)
 {
 	return e->counts.checkpoints_timed + e->counts.checkpoints_requested >= 2;
 }
@@ -163,11 +163,11 @@ whole_cycles(const PgscaleTuningEvidence *e)
 static PgscaleTuningFinding *
 find_checkpoint_timeout(const PgscaleTuningRuleInput *input)
 {
-	const PgscaleTuningEvidence *e = input->sum;
+	const PgscaleEvidence *e = input->sum;
 	const double images = pgscale_tuning_page_images(e);
 	const double wanted = Min(Max(3 * CheckPointTimeout, 300), 1800);
 	const double gain = images * (1 - CheckPointTimeout / wanted) *
-		(pgscale_tuning_wal_fraction(e) + 0.25 * pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_CPU));
+		(pgscale_tuning_wal_fraction(e) + 0.25 * pgscale_tuning_fraction(e, PGSCALE_KIND_CPU));
 	const PgscaleTuningNumber numbers[] = {
 		{"checkpoints_timed", e->counts.checkpoints_timed},
 		{"checkpoints_requested", e->counts.checkpoints_requested},
@@ -205,7 +205,7 @@ find_checkpoint_timeout(const PgscaleTuningRuleInput *input)
 static PgscaleTuningFinding *
 find_completion_target(const PgscaleTuningRuleInput *input)
 {
-	const PgscaleTuningEvidence *e = input->sum;
+	const PgscaleEvidence *e = input->sum;
 	const double stalls = pgscale_tuning_stalls(input);
 	const double gain = stalls * (1 - CheckPointCompletionTarget / 0.9);
 	const PgscaleTuningNumber numbers[] = {
@@ -246,7 +246,7 @@ find_completion_target(const PgscaleTuningRuleInput *input)
 static PgscaleTuningFinding *
 find_wal_compression(const PgscaleTuningRuleInput *input)
 {
-	const PgscaleTuningEvidence *e = input->sum;
+	const PgscaleEvidence *e = input->sum;
 	const double images = pgscale_tuning_page_images(e);
 	const double share = pgscale_tuning_wal_fraction(e);
 	const double rate = pgscale_tuning_wal_volume(e) / pgscale_tuning_seconds(e);
@@ -254,7 +254,7 @@ find_wal_compression(const PgscaleTuningRuleInput *input)
 		{"page_image_fraction", images},
 		{"wal_bytes_per_s", rate},
 		{"wal_fraction", share},
-		{"cpu_fraction", pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_CPU)},
+		{"cpu_fraction", pgscale_tuning_fraction(e, PGSCALE_KIND_CPU)},
 		{NULL}
 	};
 #ifdef USE_LZ4
@@ -273,7 +273,7 @@ find_wal_compression(const PgscaleTuningRuleInput *input)
 		return pgscale_tuning_finding(PGSCALE_SILENT, "WAL starts checkpoints: fewer of them come first, see max_wal_size");
 	if (pgscale_tuning_flush_after_off() && pgscale_tuning_checkpoint_stalls(e))
 		return pgscale_tuning_finding(PGSCALE_SILENT, "checkpoints end in stalls: see checkpoint_flush_after");
-	if (images < 0.5 || rate < PGSCALE_MB || share < 0.25 || pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_CPU) > 0.6)
+	if (images < 0.5 || rate < PGSCALE_MB || share < 0.25 || pgscale_tuning_fraction(e, PGSCALE_KIND_CPU) > 0.6)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED,
 									  "page images are %.0f %% of WAL, %.1f MB of which come a second; waiting for it takes %.0f %% "
 									  "of the sessions' time", 100 * images, rate / PGSCALE_MB, 100 * share);
@@ -290,7 +290,7 @@ find_wal_compression(const PgscaleTuningRuleInput *input)
 static PgscaleTuningFinding *
 find_page_images(const PgscaleTuningRuleInput *input)
 {
-	const PgscaleTuningEvidence *e = input->sum;
+	const PgscaleEvidence *e = input->sum;
 	const double images = pgscale_tuning_page_images(e);
 	const double share = pgscale_tuning_wal_fraction(e);
 	const PgscaleTuningNumber numbers[] = {

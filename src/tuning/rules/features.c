@@ -12,6 +12,7 @@
 #include "miscadmin.h"
 
 #include "base/processes.h"
+#include "pgscale.h"
 #include "tuning/findings.h"
 
 /*
@@ -37,8 +38,8 @@ find_sampler(const PgscaleTuningRuleInput *input)
 static PgscaleTuningFinding *
 find_sweeper(const PgscaleTuningRuleInput *input)
 {
-	const PgscaleTuningEvidence *e = input->sum;
-	const double share = pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_DATA_WRITE);
+	const PgscaleEvidence *e = input->sum;
+	const double share = pgscale_tuning_fraction(e, PGSCALE_KIND_DATA_WRITE);
 	const PgscaleTuningNumber numbers[] = {
 		{"backend_write_fraction", pgscale_tuning_backend_write_fraction(e)},
 		{"backend_buffers_per_s", pgscale_tuning_rate(e, e->counts.backend_buffers)},
@@ -80,7 +81,7 @@ find_sweeper_policy(const PgscaleTuningRuleInput *input)
 	const char *policy = pgscale_tuning_setting_text("pgscale.sweeper_policy");
 	const PgscaleCounters *c = &input->sum->counts;
 	const double shared = c->blocks_read > 0 ? Min((double) c->buffers_allocated / c->blocks_read, 1) : 1;
-	const double reading = pgscale_tuning_fraction(input->sum, PGSCALE_EVIDENCE_DATA_READ) * shared;
+	const double reading = pgscale_tuning_fraction(input->sum, PGSCALE_KIND_DATA_READ) * shared;
 	PgscaleHealth health;
 	double		gain;
 	PgscaleTuningNumber numbers[] = {
@@ -117,7 +118,7 @@ find_sweeper_policy(const PgscaleTuningRuleInput *input)
 static PgscaleTuningFinding *
 find_writeback(const PgscaleTuningRuleInput *input)
 {
-	const PgscaleTuningEvidence *e = input->sum;
+	const PgscaleEvidence *e = input->sum;
 	const double stalls = pgscale_tuning_stalls(input);
 	const PgscaleTuningNumber numbers[] = {
 		{"checkpoint_sync_ms", e->counts.checkpoint_sync_ms},

@@ -31,10 +31,10 @@
 static PgscaleTuningFinding *
 find_max_locks(const PgscaleTuningRuleInput *input)
 {
-	const PgscaleTuningEvidence *e = input->sum;
+	const PgscaleEvidence *e = input->sum;
 	const bool	counted = e->counts.fast_path_exceeded >= 0;
 	const double missed_per_s = counted ? pgscale_tuning_rate(e, e->counts.fast_path_exceeded) : NAN;
-	const double share = pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_LOCK_MANAGER);
+	const double share = pgscale_tuning_fraction(e, PGSCALE_KIND_LOCK_MANAGER);
 	const double current = pgscale_tuning_setting("max_locks_per_transaction");
 	const double wanted = Min(exp2(ceil(log2(4 * current))), PGSCALE_FAST_PATH_SLOTS);
 	const PgscaleTuningNumber numbers[] = {

@@ -34,12 +34,12 @@ static PgscaleTuningFinding *
 find_huge_pages(const PgscaleTuningRuleInput *input)
 {
 	const double shared_mb = pgscale_tuning_setting("shared_memory_size");
-	const double gain = 0.03 * pgscale_tuning_fraction(input->sum, PGSCALE_EVIDENCE_CPU);
+	const double gain = 0.03 * pgscale_tuning_fraction(input->sum, PGSCALE_KIND_CPU);
 	const char *wanted = pgscale_tuning_setting_text("huge_pages");
 	const PgscaleTuningNumber numbers[] = {
 		{"shared_memory_bytes", shared_mb * PGSCALE_MB},
 		{"huge_pages_needed", pgscale_tuning_setting("shared_memory_size_in_huge_pages")},
-		{"cpu_fraction", pgscale_tuning_fraction(input->sum, PGSCALE_EVIDENCE_CPU)},
+		{"cpu_fraction", pgscale_tuning_fraction(input->sum, PGSCALE_KIND_CPU)},
 		{NULL}
 	};
 	const int64 size_kb = (int64) pgscale_tuning_setting("huge_page_size");
@@ -84,7 +84,7 @@ find_huge_pages(const PgscaleTuningRuleInput *input)
 static PgscaleTuningFinding *
 find_dirty_limits(const PgscaleTuningRuleInput *input)
 {
-	const PgscaleTuningEvidence *e = input->sum;
+	const PgscaleEvidence *e = input->sum;
 	const double stalls = pgscale_tuning_stalls(input);
 	PgscaleKernelMemory memory;
 	PgscaleTuningFinding *f;
@@ -128,7 +128,7 @@ find_dirty_limits(const PgscaleTuningRuleInput *input)
 static PgscaleTuningFinding *
 find_transparent(const PgscaleTuningRuleInput *input)
 {
-	const PgscaleTuningEvidence *e = input->sum;
+	const PgscaleEvidence *e = input->sum;
 	const double rate = pgscale_tuning_rate(e, e->compact_stalls);
 	const PgscaleTuningNumber numbers[] = {{"compact_stalls_per_s", rate}, {NULL}};
 	char		enabled[128];
@@ -152,7 +152,7 @@ find_transparent(const PgscaleTuningRuleInput *input)
 static PgscaleTuningFinding *
 find_swapping(const PgscaleTuningRuleInput *input)
 {
-	const PgscaleTuningEvidence *e = input->sum;
+	const PgscaleEvidence *e = input->sum;
 	const double rate = pgscale_tuning_rate(e, e->swapped);
 	const PgscaleTuningNumber numbers[] = {{"swapped_pages_per_s", rate}, {NULL}};
 	char		swappiness[32];
@@ -180,7 +180,7 @@ find_swapping(const PgscaleTuningRuleInput *input)
 static PgscaleTuningFinding *
 find_numa(const PgscaleTuningRuleInput *input)
 {
-	const double cpu = pgscale_tuning_fraction(input->sum, PGSCALE_EVIDENCE_CPU);
+	const double cpu = pgscale_tuning_fraction(input->sum, PGSCALE_KIND_CPU);
 	PgscaleRows rows;
 	double		nodes;
 	double		most;

@@ -31,7 +31,7 @@
 static PgscaleTuningFinding *
 find_io_workers(const PgscaleTuningRuleInput *input)
 {
-	const PgscaleTuningEvidence *e = input->sum;
+	const PgscaleEvidence *e = input->sum;
 	const char *setting = pgscale_tuning_setting("io_max_workers") >= 0 ? "io_max_workers" : "io_workers";
 	const double workers = pgscale_tuning_setting(setting);
 	const char *method = pgscale_tuning_setting_text("io_method");
@@ -40,7 +40,7 @@ find_io_workers(const PgscaleTuningRuleInput *input)
 		{"workers", workers},
 		{"queued_fraction", queued},
 		{"sessions_queued", pgscale_tuning_ratio(e->io_queue_ns, e->ns)},
-		{"data_read_fraction", pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_DATA_READ)},
+		{"data_read_fraction", pgscale_tuning_fraction(e, PGSCALE_KIND_DATA_READ)},
 		{NULL}
 	};
 	PgscaleTuningFinding *f;
@@ -78,11 +78,11 @@ find_io_workers(const PgscaleTuningRuleInput *input)
 static PgscaleTuningFinding *
 find_io_method(const PgscaleTuningRuleInput *input)
 {
-	const PgscaleTuningEvidence *e = input->sum;
+	const PgscaleEvidence *e = input->sum;
 	const PgscaleCounters *c = &e->counts;
 	const char *method = pgscale_tuning_setting_text("io_method");
-	const double reading = pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_DATA_READ);
-	const double queue = pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_AIO_QUEUE);
+	const double reading = pgscale_tuning_fraction(e, PGSCALE_KIND_DATA_READ);
+	const double queue = pgscale_tuning_fraction(e, PGSCALE_KIND_AIO_QUEUE);
 	const double several = Max(1 - pgscale_tuning_ratio(c->reads, c->blocks_read), 0);
 	const PgscaleTuningNumber numbers[] = {
 		{"data_read_fraction", reading},

@@ -28,6 +28,7 @@
 
 #include "pgscale.h"
 #include "tuning/findings.h"
+#include "tuning/tuning.h"
 
 /* With fewer sessions at work there is nothing that could be won. */
 #define IDLE			0.1
@@ -81,7 +82,7 @@ pgscale_tuning_verdict_name(PgscaleTuningVerdict verdict)
 
 /* Sessions' time that each transaction took. */
 static void
-session_ms(const PgscaleTuningEvidence *e, double *of, double *per)
+session_ms(const PgscaleEvidence *e, double *of, double *per)
 {
 	*of = e->session_ns / 1e6;
 	*per = e->counts.commits + e->counts.rollbacks;
@@ -92,7 +93,7 @@ const PgscaleTuningMetric pgscale_tuning_metric_session_ms = {
 };
 
 static void
-metric_throughput(const PgscaleTuningEvidence *e, double *of, double *per)
+metric_throughput(const PgscaleEvidence *e, double *of, double *per)
 {
 	*of = e->counts.commits + e->counts.rollbacks;
 	*per = pgscale_tuning_seconds(e);
@@ -103,7 +104,7 @@ const PgscaleTuningMetric pgscale_tuning_metric_throughput = {
 };
 
 static void
-wal_bytes(const PgscaleTuningEvidence *e, double *of, double *per)
+wal_bytes(const PgscaleEvidence *e, double *of, double *per)
 {
 	*of = e->counts.wal_bytes;
 	*per = e->counts.commits + e->counts.rollbacks;
@@ -114,7 +115,7 @@ const PgscaleTuningMetric pgscale_tuning_metric_wal_bytes = {
 };
 
 static void
-wal_fraction(const PgscaleTuningEvidence *e, double *of, double *per)
+wal_fraction(const PgscaleEvidence *e, double *of, double *per)
 {
 	*of = pgscale_tuning_wal_fraction(e) * e->session_ns;
 	*per = e->session_ns;
@@ -164,7 +165,7 @@ last_change(const PgscaleTuningRule *rule, const char **setting)
 	*setting = NULL;
 	for (int i = 0; rule->settings[i]; i++)
 	{
-		const TimestampTz at = pgscale_tuning_evidence_set_at(rule->settings[i]);
+		const TimestampTz at = pgscale_tuning_set_at(rule->settings[i]);
 
 		if (at > last)
 		{
@@ -176,14 +177,12 @@ last_change(const PgscaleTuningRule *rule, const char **setting)
 }
 
 static PgscaleTuningFinding *
-too_short(const PgscaleTuningRule *rule, const PgscaleTuningEvidence *sum, TimestampTz since, const char *changed)
+too_short(const PgscaleTuningRule *rule, const PgscaleEvidence *sum, TimestampTz since, const char *changed)
 {
 	const double have = pgscale_tuning_seconds(sum);
 	const double need = PGSCALE_EVIDENCE_S(rule->min_s);
-	int			nrecords;
-	int64		last = pgscale_tuning_evidence_last_ns(&nrecords);
 
-	if (nrecords == 0 && last == 0)
+	if (pgscale_evidence_looks(PGSCALE_EVIDENCE_HOUR) == 0 && pgscale_evidence_last_ns() == 0)
 		return pgscale_tuning_finding(PGSCALE_SILENT, "there is no evidence: the sampler is not at work, see pgscale.health");
 	if (changed)
 		return pgscale_tuning_finding(PGSCALE_SILENT,
@@ -271,22 +270,22 @@ rule_judge(const PgscaleTuningRule *rule, PgscaleTuningFinding *f)
 static void
 input_add_latest(const PgscaleTuningRule *rule, PgscaleTuningRuleInput *input)
 {
-	PgscaleTuningEvidence *latest = palloc0(sizeof(PgscaleTuningEvidence));
+	PgscaleEvidence *latest = palloc0(sizeof(PgscaleEvidence));
 	const double enough = Max(0.25 * pgscale_tuning_seconds(input->sum), PGSCALE_EVIDENCE_S(rule->min_s));
 	double		s = 0;
 
 	while (input->nlatest < input->nrecords && s < 0.95 * enough)
 		s += pgscale_tuning_seconds(&input->records[input->nrecords - ++input->nlatest]);
 	for (int i = input->nrecords - input->nlatest; i < input->nrecords; i++)
-		pgscale_tuning_evidence_add(latest, &input->records[i]);
+		pgscale_evidence_add(latest, &input->records[i]);
 	input->latest = latest;
 }
 
 PgscaleTuningRuleInput *
 pgscale_tuning_input(const PgscaleTuningRule *rule, int64 duration_ms, TimestampTz *since, const char **changed)
 {
-	PgscaleTuningEvidence *records = palloc(PGSCALE_EVIDENCE_MAX * sizeof(PgscaleTuningEvidence));
-	PgscaleTuningEvidence *sum = palloc0(sizeof(PgscaleTuningEvidence));
+	PgscaleEvidence *records = palloc(PGSCALE_EVIDENCE_MAX * sizeof(PgscaleEvidence));
+	PgscaleEvidence *sum = palloc0(sizeof(PgscaleEvidence));
 	PgscaleTuningRuleInput *input = palloc0(sizeof(PgscaleTuningRuleInput));
 	const TimestampTz now = GetCurrentTimestamp();
 	const TimestampTz changed_at = last_change(rule, changed);
@@ -298,9 +297,9 @@ pgscale_tuning_input(const PgscaleTuningRule *rule, int64 duration_ms, Timestamp
 		*changed = NULL;
 	input->sum = sum;
 	input->records = records;
-	input->nrecords = pgscale_tuning_evidence_read(*since, now, records, PGSCALE_EVIDENCE_MAX);
+	input->nrecords = pgscale_evidence_read(*since, now, records, PGSCALE_EVIDENCE_MAX);
 	for (int i = 0; i < input->nrecords; i++)
-		pgscale_tuning_evidence_add(sum, &records[i]);
+		pgscale_evidence_add(sum, &records[i]);
 	input_add_latest(rule, input);
 	return input;
 }
@@ -349,26 +348,26 @@ pgscale_tuning_find(const PgscaleTuningRule *rule, int64 duration_ms, bool probe
 		f->since = input->nrecords > 0 ? input->sum->since : 0;
 		f->until = input->nrecords > 0 ? input->sum->until : 0;
 	}
-	pfree(unconstify(PgscaleTuningEvidence *, input->records));
+	pfree(unconstify(PgscaleEvidence *, input->records));
 	return found;
 }
 
 static void
-sum_evidence(TimestampTz since, TimestampTz until, PgscaleTuningEvidence *sum)
+sum_evidence(TimestampTz since, TimestampTz until, PgscaleEvidence *sum)
 {
-	PgscaleTuningEvidence *records = palloc(PGSCALE_EVIDENCE_MAX * sizeof(PgscaleTuningEvidence));
+	PgscaleEvidence *records = palloc(PGSCALE_EVIDENCE_MAX * sizeof(PgscaleEvidence));
 
 	/* of no time there is none, although a record may end right now */
-	const int	n = since < until ? pgscale_tuning_evidence_read(since, until, records, PGSCALE_EVIDENCE_MAX) : 0;
+	const int	n = since < until ? pgscale_evidence_read(since, until, records, PGSCALE_EVIDENCE_MAX) : 0;
 
 	memset(sum, 0, sizeof(*sum));
 	for (int i = 0; i < n; i++)
-		pgscale_tuning_evidence_add(sum, &records[i]);
+		pgscale_evidence_add(sum, &records[i]);
 	pfree(records);
 }
 
 void
-pgscale_tuning_window(int64 duration_ms, PgscaleTuningEvidence *sum)
+pgscale_tuning_window(int64 duration_ms, PgscaleEvidence *sum)
 {
 	const TimestampTz now = GetCurrentTimestamp();
 
@@ -376,7 +375,7 @@ pgscale_tuning_window(int64 duration_ms, PgscaleTuningEvidence *sum)
 }
 
 void
-pgscale_tuning_window_before(int64 duration_ms, PgscaleTuningEvidence *sum)
+pgscale_tuning_window_before(int64 duration_ms, PgscaleEvidence *sum)
 {
 	sum_evidence(DT_NOBEGIN, GetCurrentTimestamp() - duration_ms * 1000, sum);
 }

@@ -14,7 +14,7 @@
 
 #include "utils/jsonb.h"
 
-#include "tuning/evidence.h"
+#include "base/evidence.h"
 
 /* A figure that evidence of any length has, such as the WAL of a transaction. */
 typedef struct PgscaleTuningMetric
@@ -28,7 +28,7 @@ typedef struct PgscaleTuningMetric
 	 * that are divided: one without a transaction took its time, too.  NaN:
 	 * unknown.
 	 */
-	void		(*parts) (const PgscaleTuningEvidence *evidence, double *of, double *per);
+	void		(*parts) (const PgscaleEvidence *evidence, double *of, double *per);
 } PgscaleTuningMetric;
 
 /* What a rule has found. */
@@ -61,11 +61,11 @@ typedef struct PgscaleTuningFinding
 /* What a rule may look at. */
 typedef struct PgscaleTuningRuleInput
 {
-	const PgscaleTuningEvidence *sum;	/* of the window */
-	const PgscaleTuningEvidence *records;
+	const PgscaleEvidence *sum; /* of the window */
+	const PgscaleEvidence *records;
 	int			nrecords;
-	const PgscaleTuningEvidence *latest;	/* of the last part of the window,
-											 * a quarter of it at least */
+	const PgscaleEvidence *latest;	/* of the last part of the window, a
+									 * quarter of it at least */
 	int			nlatest;		/* so many records */
 	bool		probe;			/* may it make disks work? */
 } PgscaleTuningRuleInput;
@@ -113,10 +113,10 @@ extern PgscaleTuningRuleInput *pgscale_tuning_input(const PgscaleTuningRule *rul
 extern PgscaleTuningFinding *pgscale_tuning_find(const PgscaleTuningRule *rule, int64 duration_ms, bool probe);
 
 /* The sum of the evidence no older than that. */
-extern void pgscale_tuning_window(int64 duration_ms, PgscaleTuningEvidence *sum);
+extern void pgscale_tuning_window(int64 duration_ms, PgscaleEvidence *sum);
 
 /* And that of all older evidence, which is of the hour before now: what is usual. */
-extern void pgscale_tuning_window_before(int64 duration_ms, PgscaleTuningEvidence *sum);
+extern void pgscale_tuning_window_before(int64 duration_ms, PgscaleEvidence *sum);
 
 /*
  * The metrics of a setting: those of the rule that recommends it, otherwise of the

@@ -88,7 +88,7 @@ page_cost_of(const PgscaleTuningRuleInput *input, const PgscaleRows *rows, int r
 	const PgscaleTuningNumber numbers[] = {
 		{"read_ms", pgscale_sql_number(rows, row, 1)},
 		{"measured_random_page_cost", measured},
-		{"data_read_fraction", pgscale_tuning_fraction(input->sum, PGSCALE_EVIDENCE_DATA_READ)},
+		{"data_read_fraction", pgscale_tuning_fraction(input->sum, PGSCALE_KIND_DATA_READ)},
 		{NULL}
 	};
 	PgscaleTuningFinding *f;
@@ -128,7 +128,7 @@ concurrency_of(const PgscaleTuningRuleInput *input, const PgscaleRows *rows, int
 	const char *tablespace = pgscale_rows_text(rows, row, 0);
 	const double read_ms = pgscale_sql_number(rows, row, 1);
 	const double set = pgscale_sql_number(rows, row, 5);
-	const double share = pgscale_tuning_fraction(input->sum, PGSCALE_EVIDENCE_DATA_READ);
+	const double share = pgscale_tuning_fraction(input->sum, PGSCALE_KIND_DATA_READ);
 	const PgscaleTuningNumber numbers[] = {
 		{"read_ms", read_ms},
 		{"data_read_fraction", share},
@@ -180,7 +180,7 @@ static const char *const hot_query =
 static PgscaleTuningFinding *
 find_fillfactor(const PgscaleTuningRuleInput *input)
 {
-	const PgscaleTuningEvidence *e = input->sum;
+	const PgscaleEvidence *e = input->sum;
 	const double gain = pgscale_tuning_wal_fraction(e) / 5;
 	PgscaleRows rows;
 	PgscaleTuningFinding *first = NULL;
@@ -236,10 +236,10 @@ find_fillfactor(const PgscaleTuningRuleInput *input)
 static PgscaleTuningFinding *
 find_extension(const PgscaleTuningRuleInput *input)
 {
-	const double share = pgscale_tuning_fraction(input->sum, PGSCALE_EVIDENCE_LOCK_EXTEND);
+	const double share = pgscale_tuning_fraction(input->sum, PGSCALE_KIND_LOCK_EXTEND);
 	const PgscaleTuningNumber numbers[] = {
 		{"extension_lock_fraction", share},
-		{"data_extend_fraction", pgscale_tuning_fraction(input->sum, PGSCALE_EVIDENCE_DATA_EXTEND)},
+		{"data_extend_fraction", pgscale_tuning_fraction(input->sum, PGSCALE_KIND_DATA_EXTEND)},
 		{NULL}
 	};
 

@@ -20,11 +20,11 @@
 
 /* All that a commit waits for, but a standby. */
 static double
-sessions_committing(const PgscaleTuningEvidence *e)
+sessions_committing(const PgscaleEvidence *e)
 {
-	return pgscale_tuning_waiting(e, PGSCALE_EVIDENCE_WAL_SYNC) +
-		pgscale_tuning_waiting(e, PGSCALE_EVIDENCE_WAL_WRITE) +
-		pgscale_tuning_waiting(e, PGSCALE_EVIDENCE_WAL_WRITE_LOCK);
+	return pgscale_tuning_waiting(e, PGSCALE_KIND_WAL_SYNC) +
+		pgscale_tuning_waiting(e, PGSCALE_KIND_WAL_WRITE) +
+		pgscale_tuning_waiting(e, PGSCALE_KIND_WAL_WRITE_LOCK);
 }
 
 /*
@@ -33,10 +33,10 @@ sessions_committing(const PgscaleTuningEvidence *e)
  * time, which copies pages and sums them up.
  */
 static double
-wal_volume_fraction(const PgscaleTuningEvidence *e)
+wal_volume_fraction(const PgscaleEvidence *e)
 {
 	return pgscale_tuning_wal_fraction(e) + pgscale_tuning_data_fraction(e) +
-		0.25 * pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_CPU);
+		0.25 * pgscale_tuning_fraction(e, PGSCALE_KIND_CPU);
 }
 
 double
@@ -77,7 +77,7 @@ pgscale_tuning_max_wal_size(const PgscaleTuningRuleInput *input)
 static PgscaleTuningFinding *
 find_max_wal_size(const PgscaleTuningRuleInput *input)
 {
-	const PgscaleTuningEvidence *e = input->sum;
+	const PgscaleEvidence *e = input->sum;
 	const PgscaleCounters *c = &e->counts;
 	const double checkpoints = c->checkpoints_requested + c->checkpoints_timed;
 	const double interval = pgscale_tuning_seconds(e) / Max(checkpoints, 1);
@@ -132,10 +132,10 @@ wal_writes_for_room(const PgscaleTuningRuleInput *input)
 
 	for (int i = 0; i < input->nrecords; i++)
 	{
-		const PgscaleTuningEvidence *e = &input->records[i];
+		const PgscaleEvidence *e = &input->records[i];
 		const double full = e->counts.wal_buffers_full;
 
-		ns += ((double) e->wait_ns[PGSCALE_EVIDENCE_WAL_WRITE_LOCK] + e->wait_ns[PGSCALE_EVIDENCE_WAL_WRITE]) *
+		ns += ((double) e->wait_ns[PGSCALE_KIND_WAL_WRITE_LOCK] + e->wait_ns[PGSCALE_KIND_WAL_WRITE]) *
 			pgscale_tuning_ratio(full, full + e->counts.commits);
 	}
 	return pgscale_tuning_ratio(ns, input->sum->session_ns);
@@ -164,21 +164,21 @@ wal_writes_for_room(const PgscaleTuningRuleInput *input)
 static PgscaleTuningFinding *
 find_wal_buffers(const PgscaleTuningRuleInput *input)
 {
-	const PgscaleTuningEvidence *e = input->sum;
+	const PgscaleEvidence *e = input->sum;
 	const PgscaleCounters *c = &e->counts;
 	const double full = c->wal_buffers_full;
 	const double wanted = Min(wal_segment_size, 64 * PGSCALE_MB);
-	const double places = pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_WAL_INSERT) +
-		pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_WAL_BUFFERS);
+	const double places = pgscale_tuning_fraction(e, PGSCALE_KIND_WAL_INSERT) +
+		pgscale_tuning_fraction(e, PGSCALE_KIND_WAL_BUFFERS);
 	const double gain = places + wal_writes_for_room(input);
 	const PgscaleTuningNumber numbers[] = {
 		{"wal_buffers_full", full},
 		{"wal_buffers_full_per_s", pgscale_tuning_rate(e, full)},
 		{"wal_writes", c->wal_writes},
 		{"commits", c->commits},
-		{"wal_write_lock_fraction", pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_WAL_WRITE_LOCK)},
-		{"wal_write_fraction", pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_WAL_WRITE)},
-		{"wal_insert_fraction", pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_WAL_INSERT)},
+		{"wal_write_lock_fraction", pgscale_tuning_fraction(e, PGSCALE_KIND_WAL_WRITE_LOCK)},
+		{"wal_write_fraction", pgscale_tuning_fraction(e, PGSCALE_KIND_WAL_WRITE)},
+		{"wal_insert_fraction", pgscale_tuning_fraction(e, PGSCALE_KIND_WAL_INSERT)},
 		{NULL}
 	};
 
@@ -219,10 +219,10 @@ find_wal_buffers(const PgscaleTuningRuleInput *input)
 static PgscaleTuningFinding *
 find_commit_delay(const PgscaleTuningRuleInput *input)
 {
-	const PgscaleTuningEvidence *e = input->sum;
+	const PgscaleEvidence *e = input->sum;
 	const double committing = sessions_committing(e);
 	const double share = pgscale_tuning_ratio(committing, pgscale_tuning_busy(e));
-	const double flushing = pgscale_tuning_waiting(e, PGSCALE_EVIDENCE_WAL_SYNC);
+	const double flushing = pgscale_tuning_waiting(e, PGSCALE_KIND_WAL_SYNC);
 	const double flush_ms = pgscale_tuning_flush_ms(e);
 	const double per_flush = pgscale_tuning_ratio(e->counts.commits, e->counts.wal_syncs);
 	const double gain = share * Min(0.25, 1 - 1.5 * pgscale_tuning_ratio(per_flush, committing));
@@ -274,7 +274,7 @@ find_commit_delay(const PgscaleTuningRuleInput *input)
 static PgscaleTuningFinding *
 find_commit_siblings(const PgscaleTuningRuleInput *input)
 {
-	const PgscaleTuningEvidence *e = input->sum;
+	const PgscaleEvidence *e = input->sum;
 	const double committing = sessions_committing(e);
 	const double share = pgscale_tuning_ratio(committing, pgscale_tuning_busy(e));
 	const double siblings = pgscale_tuning_setting("commit_siblings");
@@ -287,7 +287,7 @@ find_commit_siblings(const PgscaleTuningRuleInput *input)
 
 	if (pgscale_tuning_setting("commit_delay") <= 0)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "without commit_delay it has no effect");
-	if (share < 0.25 || pgscale_tuning_waiting(e, PGSCALE_EVIDENCE_WAL_SYNC) < 0.5 || committing < 2 || committing >= siblings)
+	if (share < 0.25 || pgscale_tuning_waiting(e, PGSCALE_KIND_WAL_SYNC) < 0.5 || committing < 2 || committing >= siblings)
 		return pgscale_tuning_finding(PGSCALE_SATISFIED, "%.1f sessions commit at a time, for %.0f %% of the sessions' time",
 									  committing, 100 * share);
 	return pgscale_tuning_advise(psprintf("%d", (int) committing), share / 8, numbers,
@@ -307,9 +307,9 @@ find_commit_siblings(const PgscaleTuningRuleInput *input)
 static PgscaleTuningFinding *
 find_wal_segment_size(const PgscaleTuningRuleInput *input)
 {
-	const PgscaleTuningEvidence *e = input->sum;
+	const PgscaleEvidence *e = input->sum;
 	const double switches = pgscale_tuning_wal_volume(e) / pgscale_tuning_seconds(e) / wal_segment_size;
-	const double share = pgscale_tuning_fraction(e, PGSCALE_EVIDENCE_WAL_INIT);
+	const double share = pgscale_tuning_fraction(e, PGSCALE_KIND_WAL_INIT);
 	const PgscaleTuningNumber numbers[] = {
 		{"segments_per_s", switches},
 		{"wal_init_fraction", share},

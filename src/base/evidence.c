@@ -1,0 +1,361 @@
+/*-------------------------------------------------------------------------
+ *
+ * evidence.c
+ *	  Two rings of evidence: every few seconds the server's counters, and the time of its
+ *	  sessions by wait.
+ *
+ * The server counts from its last reset on, which says little about now, and does not
+ * count what its sessions wait for.  The sampler does.  So both are looked at together,
+ * for the same seconds, and can be divided by each other.  A fault must be named within
+ * ten seconds of its beginning, so there are looks of every two seconds, too.
+ *
+ * One process writes, the sampler; any number of others copy, and neither side waits
+ * for the other.
+ *
+ * After a reset of the counters, or a pause of the sampler, a difference would be
+ * negative, or would cover another time than the waits.  Such a one is no record; the
+ * next one begins there.
+ *
+ * Failure: if the writer dies within a look, its successor writes that place again.
+ *
+ * Portions Copyright (c) 2026, pgscale contributors
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "port/atomics.h"
+#include "storage/shmem.h"
+#include "utils/timestamp.h"
+#include "utils/wait_event.h"
+
+#include "base/evidence.h"
+#include "base/kernel.h"
+#include "base/pg_compat.h"
+#include "base/processes.h"
+#include "base/ring.h"
+#include "base/shared_buffers.h"
+#include "base/timer.h"
+#include "base/units.h"
+#include "base/wait_events.h"
+
+#define SECONDS_NS		(2 * NS_PER_S)
+
+/* That long before a record's end the server is asked to sum up what its backends have written. */
+#define REFRESH_MS		2000
+
+/* The observed time may be so much less than the clock's before it is a gap. */
+#define MAX_GAP_US		(2 * USECS_PER_SEC)
+
+/* The numbers of evidence, as an array. */
+#define FIRST_NUMBER	offsetof(PgscaleEvidence, ns)
+#define NUMBERS			((sizeof(PgscaleEvidence) - FIRST_NUMBER) / sizeof(int64))
+#define NUMBERS_OF(evidence)	((int64 *) ((char *) (evidence) + FIRST_NUMBER))
+
+static const struct
+{
+	int			first;			/* among all looks */
+	int			size;
+}			places[] = {
+	[PGSCALE_EVIDENCE_HOUR] = {0, PGSCALE_EVIDENCE_NHOUR},
+	[PGSCALE_EVIDENCE_SECONDS] = {PGSCALE_EVIDENCE_NHOUR, PGSCALE_EVIDENCE_NSECONDS}
+};
+
+typedef struct Shared
+{
+	PgscaleRing rings[PGSCALE_EVIDENCE_AGES];
+	pg_atomic_uint64 observed_ns;	/* by CLOCK_MONOTONIC; 0: never */
+	pg_atomic_uint64 epoch;
+	PgscaleEvidenceLook looks[PGSCALE_EVIDENCE_NHOUR + PGSCALE_EVIDENCE_NSECONDS];
+} Shared;
+
+static Shared *shared = NULL;
+
+/* The writer's own. */
+static struct
+{
+	PgscaleEvidenceLook now;	/* what is observed, once a second, is summed
+								 * up in it */
+	int64		looked_ns[PGSCALE_EVIDENCE_AGES];	/* of that; -1: not yet in
+													 * this epoch */
+	PgscaleEvidence record;		/* the sums where the record under way began */
+}			writer;
+
+int
+pgscale_evidence_ms(void)
+{
+	return pgscale_timer_period_ms(PGSCALE_EVIDENCE_MS);
+}
+
+Size
+pgscale_evidence_size(void)
+{
+	return sizeof(Shared);
+}
+
+void
+pgscale_evidence_startup(void)
+{
+	bool		found;
+
+	shared = ShmemInitStruct("pgscale evidence", sizeof(Shared), &found);
+	if (found)
+		return;
+
+	memset(shared, 0, sizeof(Shared));
+	for (int age = 0; age < PGSCALE_EVIDENCE_AGES; age++)
+		pgscale_ring_init(&shared->rings[age]);
+	pg_atomic_init_u64(&shared->observed_ns, 0);
+	pg_atomic_init_u64(&shared->epoch, 0);
+}
+
+static void
+add_wait(void *arg, uint32 wait_event, uint64 ns)
+{
+	PgscaleEvidence *sums = arg;
+	const int	kind = pgscale_wait_kind_of(wait_event);
+
+	if (kind < 0)
+		return;
+	sums->wait_ns[kind] += (int64) ns;
+	sums->session_ns += (int64) ns;
+	if ((wait_event & PGSCALE_WAIT_CLASS) == PG_WAIT_LOCK)
+		sums->lock_ns += (int64) ns;
+}
+
+/* Does the checkpointer sync files just now? */
+static bool
+checkpointer_syncs(void)
+{
+	static int	slot = 0;
+	static PgscaleProc proc;
+	bool		changed;
+	uint64		retries = 0;
+
+	if (!pgscale_procs_read(slot, &proc, &changed, &retries) || proc.kind != (PgscaleProcKind) B_CHECKPOINTER)
+	{
+		/* It has a slot for life, but is not there from the start. */
+		for (slot = pgscale_procs_count() - 1; slot > 0; slot--)
+		{
+			memset(&proc, 0, sizeof(proc));
+			if (pgscale_procs_read(slot, &proc, &changed, &retries) && proc.kind == (PgscaleProcKind) B_CHECKPOINTER)
+				break;
+		}
+		if (slot == 0)
+			return false;
+	}
+	return proc.wait_event == WAIT_EVENT_DATA_FILE_SYNC;
+}
+
+/* Do as many io workers as there may be work just now? */
+static bool
+io_workers_work(void)
+{
+	static PgscaleProc procs[NUM_AUXILIARY_PROCS];
+	const int	first = pgscale_procs_count() - NUM_AUXILIARY_PROCS;
+	const int	most = pgscale_compat_io_workers();
+	int			working = 0;
+	bool		changed;
+	uint64		retries = 0;
+
+	for (int i = 0; i < NUM_AUXILIARY_PROCS && most > 0; i++)
+		if (pgscale_procs_read(first + i, &procs[i], &changed, &retries) && pgscale_is_io_worker(procs[i].kind) &&
+			!pgscale_wait_is_idle(procs[i].kind, procs[i].wait_event))
+			working++;
+	return most > 0 && working >= most;
+}
+
+static void
+add_completion(void *arg, uint32 wait_event, uint64 ns)
+{
+	if (wait_event == PGSCALE_WAIT_AIO_COMPLETION)
+		*(int64 *) arg += (int64) ns;
+}
+
+/* The time that sessions have waited for io workers since the last call, if none of these idles now. */
+static int64
+io_queue_look(const PgscaleObservation *observation)
+{
+	static int64 before = 0;
+	int64		now = 0;
+	int64		queued = 0;
+
+	if (pgscale_compat_io_workers() == 0)
+		return 0;
+	observation->waits(add_completion, &now);
+	if (now > before && io_workers_work())
+		queued = now - before;
+	before = now;
+	return queued;
+}
+
+/* Everything as of now. */
+static void
+evidence_look(const PgscaleObservation *observation)
+{
+	PgscaleEvidence *sums = &writer.now.sums;
+	PgscaleKernelCounts kernel;
+
+	writer.now.clock_ns = pgscale_timer_clock();
+	writer.now.max_wal_size_mb = max_wal_size_mb;
+	sums->until = observation->at;
+	sums->sweep_ticks = (int64) pgscale_buffers_hand();
+	pgscale_kernel_counts(&kernel);
+	sums->swapped = kernel.swapped;
+	sums->compact_stalls = kernel.compact_stalls;
+	sums->session_ns = sums->lock_ns = 0;
+	memset(sums->wait_ns, 0, sizeof(sums->wait_ns));
+	observation->waits(add_wait, sums);
+	pgscale_counters_read(&sums->counts, observation->databases, observation->ndatabases);
+}
+
+bool
+pgscale_evidence_between(const PgscaleEvidence *from, const PgscaleEvidence *to, PgscaleEvidence *difference)
+{
+	const int64 *a = NUMBERS_OF(from);
+	const int64 *b = NUMBERS_OF(to);
+	int64	   *d = NUMBERS_OF(difference);
+	bool		known = true;
+
+	difference->since = from->until;
+	difference->until = to->until;
+	for (int i = 0; i < NUMBERS; i++)
+	{
+		if (b[i] >= 0 && b[i] < a[i])
+			known = false;
+		d[i] = a[i] < 0 || b[i] < a[i] ? -1 : b[i] - a[i];
+	}
+	return known;
+}
+
+/* A record is of one time without gaps, whose counts and waits belong together. */
+static bool
+ends_record(void)
+{
+	PgscaleEvidence record;
+	int64		gap_us;
+
+	if (writer.looked_ns[PGSCALE_EVIDENCE_HOUR] < 0 || !pgscale_evidence_between(&writer.record, &writer.now.sums, &record))
+		return false;
+	gap_us = record.until - record.since - record.ns / 1000;
+	return gap_us <= MAX_GAP_US && gap_us >= -MAX_GAP_US;
+}
+
+static void
+put_look(PgscaleEvidenceAge age)
+{
+	const uint64 number = pgscale_ring_begin_write(&shared->rings[age], 1);
+
+	shared->looks[places[age].first + number % places[age].size] = writer.now;
+	pgscale_ring_end_write(&shared->rings[age], number + 1);
+	writer.looked_ns[age] = writer.now.sums.ns;
+}
+
+/* Is a look due after that time? */
+static bool
+is_due(PgscaleEvidenceAge age, int64 period_ns)
+{
+	return writer.looked_ns[age] < 0 || writer.now.sums.ns - writer.looked_ns[age] >= period_ns;
+}
+
+void
+pgscale_evidence_observe(const PgscaleObservation *observation)
+{
+	const int64 period_ns = pgscale_evidence_ms() * NS_PER_MS;
+	PgscaleEvidence *sums = &writer.now.sums;
+	const int64 queued_ns = io_queue_look(observation);
+	bool		seconds;
+	bool		record;
+
+	pg_atomic_write_u64(&shared->observed_ns, (uint64) pgscale_timer_clock());
+	if (writer.now.epoch == 0 || observation->anew)
+	{
+		memset(&writer, 0, sizeof(writer));
+		writer.now.epoch = pg_atomic_fetch_add_u64(&shared->epoch, 1) + 1;
+		for (int age = 0; age < PGSCALE_EVIDENCE_AGES; age++)
+			writer.looked_ns[age] = -1;
+	}
+	else
+	{
+		sums->ns += observation->ns;
+		sums->active_ns += (int64) (observation->active * observation->ns);
+		if (checkpointer_syncs())
+			sums->sync_ns += observation->ns;
+		sums->io_queue_ns += queued_ns;
+	}
+
+	seconds = is_due(PGSCALE_EVIDENCE_SECONDS, SECONDS_NS);
+	record = is_due(PGSCALE_EVIDENCE_HOUR, period_ns);
+	if (seconds || record)
+		evidence_look(observation);
+	if (seconds)
+		put_look(PGSCALE_EVIDENCE_SECONDS);
+	if (record)
+	{
+		writer.now.ends_record = ends_record();
+		put_look(PGSCALE_EVIDENCE_HOUR);
+		writer.record = *sums;
+	}
+	if (is_due(PGSCALE_EVIDENCE_HOUR, period_ns - REFRESH_MS * NS_PER_MS))
+		pgscale_compat_refresh_backend_writes();
+}
+
+int64
+pgscale_evidence_last_ns(void)
+{
+	return (int64) pg_atomic_read_u64(&shared->observed_ns);
+}
+
+uint64
+pgscale_evidence_looks(PgscaleEvidenceAge age)
+{
+	return pgscale_ring_begin_read(&shared->rings[age]);
+}
+
+bool
+pgscale_evidence_look(PgscaleEvidenceAge age, uint64 number, PgscaleEvidenceLook *look)
+{
+	*look = shared->looks[places[age].first + number % places[age].size];
+	return number >= pgscale_ring_oldest(&shared->rings[age], places[age].size);
+}
+
+/*
+ * From the newest on, so that after the clock was set back what was written before
+ * that does not hide what is written since.
+ */
+int
+pgscale_evidence_read(TimestampTz since, TimestampTz until, PgscaleEvidence *records, int max)
+{
+	uint64		number = pgscale_evidence_looks(PGSCALE_EVIDENCE_HOUR);
+	TimestampTz next = until;
+	PgscaleEvidenceLook from;
+	PgscaleEvidenceLook to = {0};
+	int			n = 0;
+
+	for (; number > 0 && n < max && pgscale_evidence_look(PGSCALE_EVIDENCE_HOUR, number - 1, &from); number--, to = from)
+	{
+		PgscaleEvidence *record = &records[max - 1 - n];
+
+		if (!to.ends_record || from.sums.until < since || to.sums.until > next)
+			continue;
+		(void) pgscale_evidence_between(&from.sums, &to.sums, record);
+		next = record->since;
+		n++;
+	}
+	memmove(records, &records[max - n], n * sizeof(PgscaleEvidence));
+	return n;
+}
+
+void
+pgscale_evidence_add(PgscaleEvidence *sum, const PgscaleEvidence *record)
+{
+	const int64 *from = NUMBERS_OF(record);
+	int64	   *to = NUMBERS_OF(sum);
+
+	if (sum->ns == 0)
+		sum->since = record->since;
+	sum->until = record->until;
+	for (int i = 0; i < NUMBERS; i++)
+		to[i] = to[i] < 0 || from[i] < 0 ? -1 : to[i] + from[i];
+}
