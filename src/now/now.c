@@ -119,7 +119,7 @@ pgscale_now_put_waits(StringInfo out, const int64 *waits, int64 locks, double un
 }
 
 static void
-put_count(StringInfo out, const char *name, int64 count)
+put_counted(StringInfo out, const char *name, int64 count)
 {
 	if (count >= 0)
 		appendStringInfo(out, ", \"%s\": " INT64_FORMAT, name, count);
@@ -133,20 +133,20 @@ put_period(StringInfo out, const char *name, const PgscaleEvidenceLook *from, co
 
 	(void) pgscale_evidence_between(&from->sums, &to->sums, &e);
 	appendStringInfo(out, "%s\"%s\": {\"s\": %.3f", out->len > 1 ? ", " : "", name, (double) e.ns / NS_PER_S);
-	put_count(out, "commits", c->commits);
-	put_count(out, "rollbacks", c->rollbacks);
-	put_count(out, "deadlocks", c->deadlocks);
-	put_count(out, "reads", to->sums.counts.reads >= 0 ? c->reads : c->blocks_read);
-	put_count(out, "temp_bytes", c->temp_bytes);
+	put_counted(out, "commits", c->commits);
+	put_counted(out, "rollbacks", c->rollbacks);
+	put_counted(out, "deadlocks", c->deadlocks);
+	put_counted(out, "reads", to->sums.counts.reads >= 0 ? c->reads : c->blocks_read);
+	put_counted(out, "temp_bytes", c->temp_bytes);
 
 	/*
 	 * sessions report what they generate at a statement's end, and some last
 	 * for minutes
 	 */
-	put_count(out, "wal_bytes", to->sums.counts.wal_position >= 0 ? c->wal_position : c->wal_bytes);
-	put_count(out, "wal_syncs", c->wal_syncs);
-	put_count(out, "wal_sync_us", c->wal_sync_us);
-	put_count(out, "checkpoints_requested", c->checkpoints_requested);
+	put_counted(out, "wal_bytes", to->sums.counts.wal_position >= 0 ? c->wal_position : c->wal_bytes);
+	put_counted(out, "wal_syncs", c->wal_syncs);
+	put_counted(out, "wal_sync_us", c->wal_sync_us);
+	put_counted(out, "checkpoints_requested", c->checkpoints_requested);
 	pgscale_now_put_waits(out, e.wait_ns, e.lock_ns, e.ns);
 	appendStringInfoChar(out, '}');
 }

@@ -51,7 +51,8 @@ typedef struct PgscaleWritebackEvidence
 								 * disk? */
 	int64		landed;			/* bytes that did since the last round */
 	double		landing_ms;		/* and how long that took, mean */
-	double		rewritten;		/* fraction of the writes that hit a page again */
+	double		rewritten;		/* fraction of the writes that hit a page
+								 * again */
 	double		read_ms;		/* how long a read took, once a second */
 } PgscaleWritebackEvidence;
 
