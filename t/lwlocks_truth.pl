@@ -39,7 +39,7 @@ sub while_held
     until_ok(sub { -e "$file.held" }, 'it is at it');
     $_->start($wait) for @waiting;
     my $pids = join ',', map { $_->pid } @waiting;
-    $db->poll_ok("SELECT count(*) FROM pgscale.wait_current WHERE pid IN ($pids) AND event_type IN ('LWLock', 'Buffer')", 'the others wait',
+    $db->poll_ok("SELECT count(*) FROM pgscale_internal.wait_current() WHERE pid IN ($pids) AND event_type IN ('LWLock', 'Buffer')", 'the others wait',
         $waiters);
     $code->();
     unlink $file;
@@ -99,7 +99,7 @@ until_ok(sub { -e "$file.2.held" }, 'another lock is held');
 $waiters[1]->start("SELECT hold_lwlock('PredicateLockManager', 6, true, '$none')");
 while_held("SELECT hold_lwlock('PredicateLockManager', 1, true, '$file')", "SELECT hold_lwlock('PredicateLockManager', 1, true, '$none')", 1, sub {
     my $pid = $waiters[1]->pid;
-    $db->poll_ok("SELECT event_type FROM pgscale.wait_current WHERE pid = $pid", 'each is waited for', 'LWLock');
+    $db->poll_ok("SELECT event_type FROM pgscale_internal.wait_current() WHERE pid = $pid", 'each is waited for', 'LWLock');
     $db->sql('SELECT pgscale.reset($$lwlocks$$)');
     $db->poll_ok(q{SELECT ticks >= 32 FROM pgscale_internal.lwlock_tranches() WHERE tranche = 'PredicateLockManager'}, 'for some time');
     is($db->sql(q{SELECT lock, waited = ticks, round(mean_waiters::numeric, 6) FROM pgscale_internal.lwlock_profile()
@@ -135,7 +135,7 @@ is($db->sql($quiet), 0, 'no hot buffer');
 append_to_file($file, '');
 $holder->start("SELECT hold_buffer('t', 7, true, '$file')");
 $waiters[0]->start("SELECT hold_buffer('t', 8, false, '$file')");
-$db->poll_ok('SELECT count(*) FROM pgscale.wait_current WHERE state = $$active$$ AND pid IN (' . $holder->pid . ', ' . $waiters[0]->pid . ')',
+$db->poll_ok('SELECT count(*) FROM pgscale_internal.wait_current() WHERE state = $$active$$ AND pid IN (' . $holder->pid . ', ' . $waiters[0]->pid . ')',
     'pages are held', 2);
 is($db->sql($quiet), 0, 'nor is one that nobody waits for');
 unlink $file;
@@ -162,7 +162,7 @@ if ($major >= 19)
     $holder->start("SELECT hold_buffer('t', 7, true, '$file')");
     until_ok(sub { -e "$file.held" }, 'a dirty page is held');
     $waiters[0]->start('CHECKPOINT');
-    $db->poll_ok(q{SELECT event_type, event FROM pgscale.wait_current WHERE backend_type = 'checkpointer'}, 'which the checkpointer is to write',
+    $db->poll_ok(q{SELECT event_type, event FROM pgscale_internal.wait_current() WHERE backend_type = 'checkpointer'}, 'which the checkpointer is to write',
         'Buffer|BufferShareExclusive');
     is($db->sql($hot), 't|main|7||exclusive|1|1|postgres', 'it is hot');
     unlink $file;

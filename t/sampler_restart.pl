@@ -94,7 +94,7 @@ SKIP:
     skip 'the library that leaves a change cannot be made here', 4 unless $library;
     $db->sql("CREATE FUNCTION begin_change() RETURNS void LANGUAGE C AS '$library'; SELECT begin_change()");
     is(($db->try("SELECT samples FROM pgscale.$_"))[0], '55P03', "$_ while a change is under way: it gives up")
-      for 'sampler_stats', 'wait_profile()';
+      for 'sampler_stats', 'wait_profile';
     my $from = -s $node->logfile;
     $db = restarted($db, $node);
     my $log = substr slurp_file($node->logfile), $from;

@@ -43,7 +43,7 @@ class Question(NamedTuple):
 NOTHING = Question("SELECT 1", "SELECT 1")
 USAGE = Question("buffer_usage", BUFFER_USAGE)
 USAGE_PEER = Question("pg_buffercache by usage count", VIEW_USAGE)
-SAMPLE = Question("buffer_usage_sample(65536)", "SELECT * FROM pgscale.buffer_usage(65536)")
+SAMPLE = Question("buffer_usage(65536)", "SELECT * FROM pgscale.buffer_usage(65536)")
 RELATIONS = Question("relation_buffers", RELATION_BUFFERS)
 RELATIONS_PEER = Question("pg_buffercache by relation and fork", VIEW_RELATIONS)
 
