@@ -63,7 +63,7 @@ SKIP:
 
     # Looking brings nothing in. The first calls of a function do: they read catalogs.
     my $looker = session($node);
-    my $in = 'SELECT sum(bytes) FILTER (WHERE node IS NULL), sum(bytes), bool_or(sampled) FROM pgscale.numa_buffers()';
+    my $in = 'SELECT sum(bytes) FILTER (WHERE node IS NULL), sum(bytes), bool_or(sampled) FROM pgscale.numa_buffers';
     $looker->sql("$in($_)") for qw(true false);
     my ($untouched) = split /\|/, $looker->sql("$in(true)");
     cmp_ok($untouched, '>', 0.9 * $bytes, 'nearly nothing of shared buffers has been touched');

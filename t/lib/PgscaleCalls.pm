@@ -36,6 +36,7 @@ our %arguments = (
     archive_wait_growth => [q{'{1, 1, 1, 0, 0}', '{1}'}],
     archive_write => [q{'2000-01-01', '1 min'}],
     buffer_usage => [ '', 'NULL', '4096' ],
+    'pgscale_internal.buffer_usage' => [''],
     buffer_usage_sample => ['4096'],
     cancel => [ '0', q{2147483647, true} ],
     clean_line => [q{repeat(E' x\n', 100000), 1000}],
@@ -222,7 +223,8 @@ sub calls_known
     for my $row (_routines($db))
     {
         my ($name, $schema, undef, $result, $type) = @$row;
-        for my $list (exists $arguments{$name} ? @{ $arguments{$name} // [] } : (''))
+        my $of = exists $arguments{"$schema.$name"} ? "$schema.$name" : $name;
+        for my $list (exists $arguments{$of} ? @{ $arguments{$of} // [] } : (''))
         {
             my $aggregate = $list =~ tr/)// > $list =~ tr/(//;
             my $call = "$schema.$name($list" . ($aggregate ? '' : ')');
