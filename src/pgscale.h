@@ -15,7 +15,6 @@
 #include "datatype/timestamp.h"
 #include "utils/guc.h"
 
-#include "base/evidence.h"
 
 /* The setting of a feature that acts: never, only while that is of use, or always. */
 typedef enum PgscaleUse
@@ -26,6 +25,8 @@ typedef enum PgscaleUse
 } PgscaleUse;
 
 extern const struct config_enum_entry pgscale_use_options[];
+
+struct PgscaleObservation;		/* base/evidence.h */
 
 /*
  * How a feature is.  BROKEN is an alert: somebody asks for it, and it cannot do
@@ -120,7 +121,7 @@ typedef struct PgscaleModule
 	void		(*shmem_startup) (void);	/* under AddinShmemInitLock */
 	void		(*register_workers) (void);
 	const PgscaleWorker *worker;
-	void		(*observe) (const PgscaleObservation *observation);
+	void		(*observe) (const struct PgscaleObservation *observation);
 	void		(*lwlock_waits) (const PgscaleLwlockWaits *waits);
 	void		(*health) (PgscaleHealth *health);	/* in any backend */
 	void		(*reset) (void);	/* in any backend: counts from now on, or

@@ -5,9 +5,9 @@
  *	  sessions by wait.
  *
  * The server counts from its last reset on, which says little about now, and does not
- * count what its sessions wait for.  The sampler does.  So both are looked at together,
+ * count what its sessions wait for.  The sampler does.  So both are read together,
  * for the same seconds, and can be divided by each other.  A fault must be named within
- * ten seconds of its beginning, so there are looks of every two seconds, too.
+ * ten seconds of its beginning, so there are snapshots of every two seconds, too.
  *
  * One process writes, the sampler; any number of others copy, and neither side waits
  * for the other.
@@ -16,7 +16,7 @@
  * negative, or would cover another time than the waits.  Such a one is no record; the
  * next one begins there.
  *
- * Failure: if the writer dies within a look, its successor writes that place again.
+ * Failure: if the writer dies within a snapshot, its successor writes that place again.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -55,7 +55,7 @@
 
 static const struct
 {
-	int			first;			/* among all looks */
+	int			first;			/* among all snapshots */
 	int			size;
 }			places[] = {
 	[PGSCALE_EVIDENCE_HOUR] = {0, PGSCALE_EVIDENCE_NHOUR},
@@ -67,7 +67,7 @@ typedef struct Shared
 	PgscaleRing rings[PGSCALE_EVIDENCE_AGES];
 	pg_atomic_uint64 observed_ns;	/* by CLOCK_MONOTONIC; 0: never */
 	pg_atomic_uint64 epoch;
-	PgscaleEvidenceLook looks[PGSCALE_EVIDENCE_NHOUR + PGSCALE_EVIDENCE_NSECONDS];
+	PgscaleEvidenceSnapshot snapshots[PGSCALE_EVIDENCE_NHOUR + PGSCALE_EVIDENCE_NSECONDS];
 } Shared;
 
 static Shared *shared = NULL;
@@ -75,9 +75,9 @@ static Shared *shared = NULL;
 /* The writer's own. */
 static struct
 {
-	PgscaleEvidenceLook now;	/* what is observed, once a second, is summed
-								 * up in it */
-	int64		looked_ns[PGSCALE_EVIDENCE_AGES];	/* of that; -1: not yet in
+	PgscaleEvidenceSnapshot now;	/* what is observed, once a second, is
+									 * summed up in it */
+	int64		taken_ns[PGSCALE_EVIDENCE_AGES];	/* of that; -1: not yet in
 													 * this epoch */
 	PgscaleEvidence record;		/* the sums where the record under way began */
 }			writer;
@@ -175,7 +175,7 @@ add_completion(void *arg, uint32 wait_event, uint64 ns)
 
 /* The time that sessions have waited for io workers since the last call, if none of these idles now. */
 static int64
-io_queue_look(const PgscaleObservation *observation)
+io_queue_time(const PgscaleObservation *observation)
 {
 	static int64 before = 0;
 	int64		now = 0;
@@ -192,7 +192,7 @@ io_queue_look(const PgscaleObservation *observation)
 
 /* Everything as of now. */
 static void
-evidence_look(const PgscaleObservation *observation)
+evidence_take(const PgscaleObservation *observation)
 {
 	PgscaleEvidence *sums = &writer.now.sums;
 	PgscaleKernelCounts kernel;
@@ -236,27 +236,27 @@ ends_record(void)
 	PgscaleEvidence record;
 	int64		gap_us;
 
-	if (writer.looked_ns[PGSCALE_EVIDENCE_HOUR] < 0 || !pgscale_evidence_between(&writer.record, &writer.now.sums, &record))
+	if (writer.taken_ns[PGSCALE_EVIDENCE_HOUR] < 0 || !pgscale_evidence_between(&writer.record, &writer.now.sums, &record))
 		return false;
 	gap_us = record.until - record.since - record.ns / 1000;
 	return gap_us <= MAX_GAP_US && gap_us >= -MAX_GAP_US;
 }
 
 static void
-put_look(PgscaleEvidenceAge age)
+put_snapshot(PgscaleEvidenceAge age)
 {
 	const uint64 number = pgscale_ring_begin_write(&shared->rings[age], 1);
 
-	shared->looks[places[age].first + number % places[age].size] = writer.now;
+	shared->snapshots[places[age].first + number % places[age].size] = writer.now;
 	pgscale_ring_end_write(&shared->rings[age], number + 1);
-	writer.looked_ns[age] = writer.now.sums.ns;
+	writer.taken_ns[age] = writer.now.sums.ns;
 }
 
-/* Is a look due after that time? */
+/* Is a snapshot due after that time? */
 static bool
 is_due(PgscaleEvidenceAge age, int64 period_ns)
 {
-	return writer.looked_ns[age] < 0 || writer.now.sums.ns - writer.looked_ns[age] >= period_ns;
+	return writer.taken_ns[age] < 0 || writer.now.sums.ns - writer.taken_ns[age] >= period_ns;
 }
 
 void
@@ -264,7 +264,7 @@ pgscale_evidence_observe(const PgscaleObservation *observation)
 {
 	const int64 period_ns = pgscale_evidence_ms() * NS_PER_MS;
 	PgscaleEvidence *sums = &writer.now.sums;
-	const int64 queued_ns = io_queue_look(observation);
+	const int64 queued_ns = io_queue_time(observation);
 	bool		seconds;
 	bool		record;
 
@@ -274,7 +274,7 @@ pgscale_evidence_observe(const PgscaleObservation *observation)
 		memset(&writer, 0, sizeof(writer));
 		writer.now.epoch = pg_atomic_fetch_add_u64(&shared->epoch, 1) + 1;
 		for (int age = 0; age < PGSCALE_EVIDENCE_AGES; age++)
-			writer.looked_ns[age] = -1;
+			writer.taken_ns[age] = -1;
 	}
 	else
 	{
@@ -288,13 +288,13 @@ pgscale_evidence_observe(const PgscaleObservation *observation)
 	seconds = is_due(PGSCALE_EVIDENCE_SECONDS, SECONDS_NS);
 	record = is_due(PGSCALE_EVIDENCE_HOUR, period_ns);
 	if (seconds || record)
-		evidence_look(observation);
+		evidence_take(observation);
 	if (seconds)
-		put_look(PGSCALE_EVIDENCE_SECONDS);
+		put_snapshot(PGSCALE_EVIDENCE_SECONDS);
 	if (record)
 	{
 		writer.now.ends_record = ends_record();
-		put_look(PGSCALE_EVIDENCE_HOUR);
+		put_snapshot(PGSCALE_EVIDENCE_HOUR);
 		writer.record = *sums;
 	}
 	if (is_due(PGSCALE_EVIDENCE_HOUR, period_ns - REFRESH_MS * NS_PER_MS))
@@ -308,15 +308,15 @@ pgscale_evidence_last_ns(void)
 }
 
 uint64
-pgscale_evidence_looks(PgscaleEvidenceAge age)
+pgscale_evidence_snapshots(PgscaleEvidenceAge age)
 {
 	return pgscale_ring_begin_read(&shared->rings[age]);
 }
 
 bool
-pgscale_evidence_look(PgscaleEvidenceAge age, uint64 number, PgscaleEvidenceLook *look)
+pgscale_evidence_snapshot(PgscaleEvidenceAge age, uint64 number, PgscaleEvidenceSnapshot *snapshot)
 {
-	*look = shared->looks[places[age].first + number % places[age].size];
+	*snapshot = shared->snapshots[places[age].first + number % places[age].size];
 	return number >= pgscale_ring_oldest(&shared->rings[age], places[age].size);
 }
 
@@ -327,13 +327,13 @@ pgscale_evidence_look(PgscaleEvidenceAge age, uint64 number, PgscaleEvidenceLook
 int
 pgscale_evidence_read(TimestampTz since, TimestampTz until, PgscaleEvidence *records, int max)
 {
-	uint64		number = pgscale_evidence_looks(PGSCALE_EVIDENCE_HOUR);
+	uint64		number = pgscale_evidence_snapshots(PGSCALE_EVIDENCE_HOUR);
 	TimestampTz next = until;
-	PgscaleEvidenceLook from;
-	PgscaleEvidenceLook to = {0};
+	PgscaleEvidenceSnapshot from;
+	PgscaleEvidenceSnapshot to = {0};
 	int			n = 0;
 
-	for (; number > 0 && n < max && pgscale_evidence_look(PGSCALE_EVIDENCE_HOUR, number - 1, &from); number--, to = from)
+	for (; number > 0 && n < max && pgscale_evidence_snapshot(PGSCALE_EVIDENCE_HOUR, number - 1, &from); number--, to = from)
 	{
 		PgscaleEvidence *record = &records[max - 1 - n];
 

@@ -78,20 +78,20 @@ typedef struct PgscaleEvidence
 } PgscaleEvidence;
 
 /*
- * A look at all of that: sums that only grow, of which the difference of any two of one
+ * A snapshot of all of that: sums that only grow, of which the difference of any two of one
  * epoch is what happened between them.  An epoch ends where the sampler is started anew
  * or did not observe for a while.
  */
-typedef struct PgscaleEvidenceLook
+typedef struct PgscaleEvidenceSnapshot
 {
 	uint64		epoch;
 	int64		clock_ns;		/* by CLOCK_MONOTONIC */
-	bool		ends_record;	/* with the look before it */
+	bool		ends_record;	/* with the snapshot before it */
 	int			max_wal_size_mb;
 	PgscaleEvidence sums;		/* until then; since is not used */
-} PgscaleEvidenceLook;
+} PgscaleEvidenceSnapshot;
 
-/* Looks are kept at two distances. */
+/* Snapshots are kept at two distances. */
 typedef enum PgscaleEvidenceAge
 {
 	PGSCALE_EVIDENCE_SECONDS,	/* two seconds, for half a minute */
@@ -112,11 +112,11 @@ extern void pgscale_evidence_observe(const PgscaleObservation *observation);
 /* When it last did; 0: never. */
 extern int64 pgscale_evidence_last_ns(void);
 
-/* Any process: the number of looks that there have been, and a copy of one of them; false if it is not there any more. */
-extern uint64 pgscale_evidence_looks(PgscaleEvidenceAge age);
-extern bool pgscale_evidence_look(PgscaleEvidenceAge age, uint64 number, PgscaleEvidenceLook *look);
+/* Any process: the number of snapshots that there have been, and a copy of one of them; false if it is not there any more. */
+extern uint64 pgscale_evidence_snapshots(PgscaleEvidenceAge age);
+extern bool pgscale_evidence_snapshot(PgscaleEvidenceAge age, uint64 number, PgscaleEvidenceSnapshot *snapshot);
 
-/* What happened between two looks of an epoch; false if a counter was reset in between, which is unknown then. */
+/* What happened between two snapshots of an epoch; false if a counter was reset in between, which is unknown then. */
 extern bool pgscale_evidence_between(const PgscaleEvidence *from, const PgscaleEvidence *to, PgscaleEvidence *difference);
 
 /*

@@ -10,7 +10,7 @@
  * texts of the few sessions that count, by pg_stat_activity's rules.  Rules in C read that
  * evidence (now_rules.c), so a test can make it up.  The view pgscale.now lays it out, in SQL.
  *
- * The difference of any two looks of the sampler is a period: the last seconds, the last
+ * The difference of any two snapshots of the evidence is a period: the last seconds, the last
  * minute, and what is usual, the hour before the last half minute.  Nothing is subtracted
  * across two epochs.  Nor is a counter that was reset in between: it is unknown for that
  * period.
@@ -52,7 +52,7 @@
 #define USUAL_AGO_NS	(30 * NS_PER_S)
 #define USUAL_LEAST_NS	(15 * NS_PER_S)
 
-/* Without a look for so long the sampler is not at work. */
+/* Without a snapshot for so long the sampler is not at work. */
 #define STALLED_NS		(10 * NS_PER_S)
 
 /* Less free space than that is little, if it is also less than this part of the disk. */
@@ -62,42 +62,42 @@
 PG_FUNCTION_INFO_V1(pgscale_now_counts);
 PG_FUNCTION_INFO_V1(pgscale_now_disk);
 
-/* The newest look of an epoch (0: any) that is so old or older; else the oldest one of it, if oldest. */
+/* The newest snapshot of an epoch (0: any) that is so old or older; else the oldest one of it, if oldest. */
 static bool
-find_look(PgscaleEvidenceAge age, uint64 epoch, int64 before_ns, bool oldest, PgscaleEvidenceLook *found)
+find_snapshot(PgscaleEvidenceAge age, uint64 epoch, int64 before_ns, bool oldest, PgscaleEvidenceSnapshot *found)
 {
 	bool		any = false;
-	PgscaleEvidenceLook look;
+	PgscaleEvidenceSnapshot snapshot;
 
-	for (uint64 i = pgscale_evidence_looks(age); i > 0 && pgscale_evidence_look(age, i - 1, &look); i--)
+	for (uint64 i = pgscale_evidence_snapshots(age); i > 0 && pgscale_evidence_snapshot(age, i - 1, &snapshot); i--)
 	{
-		if (epoch != 0 && look.epoch != epoch)
+		if (epoch != 0 && snapshot.epoch != epoch)
 			break;
-		if (look.clock_ns > before_ns && !oldest)
+		if (snapshot.clock_ns > before_ns && !oldest)
 			continue;
-		*found = look;
+		*found = snapshot;
 		any = true;
-		if (look.clock_ns <= before_ns)
+		if (snapshot.clock_ns <= before_ns)
 			break;
 	}
 	return any;
 }
 
-/* The oldest look since max_wal_size has the value that it has in the latest one, as far as they reach back. */
+/* The oldest snapshot since max_wal_size has the value that it has in the latest one, as far as they reach back. */
 static void
-cut_at_wal_size(const PgscaleEvidenceLook *latest, PgscaleEvidenceLook *from)
+cut_at_wal_size(const PgscaleEvidenceSnapshot *latest, PgscaleEvidenceSnapshot *from)
 {
-	PgscaleEvidenceLook look;
+	PgscaleEvidenceSnapshot snapshot;
 
 	if (from->max_wal_size_mb == latest->max_wal_size_mb)
 		return;
 	*from = *latest;
-	for (uint64 i = pgscale_evidence_looks(PGSCALE_EVIDENCE_SECONDS); i > 0 && pgscale_evidence_look(PGSCALE_EVIDENCE_SECONDS, i - 1, &look); i--)
+	for (uint64 i = pgscale_evidence_snapshots(PGSCALE_EVIDENCE_SECONDS); i > 0 && pgscale_evidence_snapshot(PGSCALE_EVIDENCE_SECONDS, i - 1, &snapshot); i--)
 	{
-		if (look.epoch != latest->epoch || look.max_wal_size_mb != latest->max_wal_size_mb)
+		if (snapshot.epoch != latest->epoch || snapshot.max_wal_size_mb != latest->max_wal_size_mb)
 			break;
-		if (look.clock_ns <= from->clock_ns)
-			*from = look;
+		if (snapshot.clock_ns <= from->clock_ns)
+			*from = snapshot;
 	}
 }
 
@@ -126,7 +126,7 @@ put_counted(StringInfo out, const char *name, int64 count)
 }
 
 static void
-put_period(StringInfo out, const char *name, const PgscaleEvidenceLook *from, const PgscaleEvidenceLook *to)
+put_period(StringInfo out, const char *name, const PgscaleEvidenceSnapshot *from, const PgscaleEvidenceSnapshot *to)
 {
 	PgscaleEvidence e;
 	const PgscaleCounters *c = &e.counts;
@@ -161,30 +161,30 @@ Datum
 pgscale_now_counts(PG_FUNCTION_ARGS)
 {
 	const int64 now = pgscale_timer_clock();
-	PgscaleEvidenceLook latest;
-	PgscaleEvidenceLook from;
-	PgscaleEvidenceLook usual;
+	PgscaleEvidenceSnapshot latest;
+	PgscaleEvidenceSnapshot from;
+	PgscaleEvidenceSnapshot usual;
 	StringInfoData out;
 
-	if (!pgscale_preload_done() || !find_look(PGSCALE_EVIDENCE_SECONDS, 0, now, false, &latest) ||
+	if (!pgscale_preload_done() || !find_snapshot(PGSCALE_EVIDENCE_SECONDS, 0, now, false, &latest) ||
 		now - latest.clock_ns > STALLED_NS ||
-		!find_look(PGSCALE_EVIDENCE_SECONDS, latest.epoch, latest.clock_ns - RECENT_NS, false, &from))
+		!find_snapshot(PGSCALE_EVIDENCE_SECONDS, latest.epoch, latest.clock_ns - RECENT_NS, false, &from))
 		PG_RETURN_NULL();
 
 	initStringInfo(&out);
 	appendStringInfoChar(&out, '{');
 	put_period(&out, "recent", &from, &latest);
-	if (find_look(PGSCALE_EVIDENCE_SECONDS, latest.epoch, latest.clock_ns - HALF_MINUTE_NS, true, &from))
+	if (find_snapshot(PGSCALE_EVIDENCE_SECONDS, latest.epoch, latest.clock_ns - HALF_MINUTE_NS, true, &from))
 		put_period(&out, "half_minute", &from, &latest);
-	if (find_look(PGSCALE_EVIDENCE_HOUR, latest.epoch, latest.clock_ns - MINUTE_NS, true, &from))
+	if (find_snapshot(PGSCALE_EVIDENCE_HOUR, latest.epoch, latest.clock_ns - MINUTE_NS, true, &from))
 	{
 		cut_at_wal_size(&latest, &from);
 		if (from.sums.ns < latest.sums.ns)
 			put_period(&out, "minute", &from, &latest);
 		appendStringInfo(&out, ", \"max_wal_size_bytes\": " INT64_FORMAT, latest.max_wal_size_mb * PGSCALE_MB);
 	}
-	if (find_look(PGSCALE_EVIDENCE_HOUR, latest.epoch, latest.clock_ns - USUAL_AGO_NS, false, &usual) &&
-		find_look(PGSCALE_EVIDENCE_HOUR, latest.epoch, PG_INT64_MIN, true, &from) &&
+	if (find_snapshot(PGSCALE_EVIDENCE_HOUR, latest.epoch, latest.clock_ns - USUAL_AGO_NS, false, &usual) &&
+		find_snapshot(PGSCALE_EVIDENCE_HOUR, latest.epoch, PG_INT64_MIN, true, &from) &&
 		usual.sums.ns - from.sums.ns >= USUAL_LEAST_NS)
 		put_period(&out, "usual", &from, &usual);
 	appendStringInfoChar(&out, '}');

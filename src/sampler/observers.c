@@ -32,6 +32,7 @@
 #include "utils/memutils.h"
 #include "utils/wait_event.h"
 
+#include "base/evidence.h"
 #include "base/server_counters.h"
 #include "base/timer.h"
 #include "base/units.h"

@@ -41,6 +41,7 @@
 #include "utils/tuplestore.h"
 
 #include "base/change_count.h"
+#include "base/evidence.h"
 #include "base/pg_compat.h"
 #include "base/preload.h"
 #include "base/server_counters.h"

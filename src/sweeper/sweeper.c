@@ -18,6 +18,7 @@
 #include "utils/guc.h"
 #include "utils/timestamp.h"
 
+#include "base/evidence.h"
 #include "base/pg_compat.h"
 #include "base/timer.h"
 #include "base/units.h"

@@ -15,6 +15,7 @@
 #include "datatype/timestamp.h"
 #include "port/atomics.h"
 
+#include "base/evidence.h"
 #include "base/processes.h"
 #include "trace/trace.h"
 

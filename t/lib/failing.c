@@ -16,6 +16,7 @@
 #include "storage/proc.h"
 #include "utils/guc.h"
 
+#include "base/evidence.h"
 #include "base/worker.h"
 #include "pgscale.h"
 

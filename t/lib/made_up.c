@@ -96,32 +96,32 @@ made_up_evidence(PG_FUNCTION_ARGS)
 	bool		found;
 	char	   *shared = ShmemInitStruct("pgscale evidence", size, &found);
 	PgscaleRing *ring = &((PgscaleRing *) shared)[PGSCALE_EVIDENCE_HOUR];
-	PgscaleEvidenceLook *looks = (PgscaleEvidenceLook *) (shared + size) - PGSCALE_EVIDENCE_NHOUR - PGSCALE_EVIDENCE_NSECONDS;
+	PgscaleEvidenceSnapshot *snapshots = (PgscaleEvidenceSnapshot *) (shared + size) - PGSCALE_EVIDENCE_NHOUR - PGSCALE_EVIDENCE_NSECONDS;
 	Datum	   *texts;
 	Datum	   *ends;
 	int			n;
 
 	deconstruct_array(PG_GETARG_ARRAYTYPE_P(1), TEXTOID, -1, false, TYPALIGN_INT, &texts, NULL, &n);
 	deconstruct_array(PG_GETARG_ARRAYTYPE_P(2), TIMESTAMPTZOID, 8, true, TYPALIGN_DOUBLE, &ends, NULL, &n);
-	memset(&looks[0], 0, sizeof(looks[0]));
+	memset(&snapshots[0], 0, sizeof(snapshots[0]));
 	for (size_t at = offsetof(PgscaleEvidence, ns); at < sizeof(PgscaleEvidence); at += sizeof(int64))
-		*(int64 *) ((char *) &looks[0].sums + at) = PGSCALE_EVIDENCE_NHOUR;
+		*(int64 *) ((char *) &snapshots[0].sums + at) = PGSCALE_EVIDENCE_NHOUR;
 	for (int i = 0; i < n; i++)
 	{
 		PgscaleEvidence record;
 
 		parse_record(TextDatumGetCString(texts[i]), &record);
-		looks[i + 1].ends_record = true;
+		snapshots[i + 1].ends_record = true;
 		for (size_t at = offsetof(PgscaleEvidence, ns); at < sizeof(record); at += sizeof(int64))
 		{
 			const int64 more = *(int64 *) ((char *) &record + at);
-			const int64 before = *(int64 *) ((char *) &looks[i].sums + at);
+			const int64 before = *(int64 *) ((char *) &snapshots[i].sums + at);
 
-			*(int64 *) ((char *) &looks[i + 1].sums + at) = before + Max(more, -1);
+			*(int64 *) ((char *) &snapshots[i + 1].sums + at) = before + Max(more, -1);
 		}
-		looks[i + 1].sums.until = DatumGetTimestampTz(ends[i]);
+		snapshots[i + 1].sums.until = DatumGetTimestampTz(ends[i]);
 		if (i == 0)
-			looks[0].sums.until = looks[1].sums.until - 1;
+			snapshots[0].sums.until = snapshots[1].sums.until - 1;
 	}
 	pgscale_ring_end_write(ring, n > 0 ? n + 1 : 0);
 	PG_RETURN_VOID();

@@ -14,6 +14,7 @@
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
+#include "base/evidence.h"
 #include "pgscale.h"
 
 PG_MODULE_MAGIC;

@@ -54,6 +54,15 @@ static int	left_to = 0;		/* buffers of the partition that were left */
 static int64 shielded = PG_INT64_MIN;	/* where the server's hand was, up to
 										 * there none is left to shield */
 
+static void
+push_supplied(PgscaleSweeperPartition *partition, int buf, uint32 page_hash)
+{
+	PgscaleSweeperSupplied *top = &pgscale_sweeper_memory.stack[partition->stack_used++];
+
+	top->buf = buf;
+	top->page_hash = page_hash;
+}
+
 /*
  * Not in the list's order, which changes meanwhile: so it may be noticed late that they are
  * taken, and freelist_ready() looks at each.  A buffer that is free holds no page.
@@ -72,10 +81,7 @@ pgscale_sweeper_freelist_resume(PgscaleSweeperPartition *partition)
 		if (n % RESUME_AT_ONCE == 0)
 			CHECK_FOR_INTERRUPTS();
 		if (pgscale_buffer_listed(buf) && pgscale_buffer_read(buf, &look, &page))
-			pgscale_sweeper_memory.stack[partition->stack_used++] = (PgscaleSweeperSupplied)
-		{
-			.buf = buf,.page_hash = pgscale_buffer_page_hash(&page)
-		};
+			push_supplied(partition, buf, pgscale_buffer_page_hash(&page));
 	}
 }
 
@@ -206,10 +212,7 @@ freelist_offer(PgscaleSweeperPartition *partition, int buf, const PgscalePage *p
 	if (partition->stack_used >= partition->stack_size || !put_on_list(partition, buf, page, max_rank, &listed))
 		return false;
 	if (!listed)
-		pgscale_sweeper_memory.stack[partition->stack_used++] = (PgscaleSweeperSupplied)
-	{
-		.buf = buf,.page_hash = pgscale_buffer_page_hash(page)
-	};
+		push_supplied(partition, buf, pgscale_buffer_page_hash(page));
 	return true;
 }
 
@@ -223,10 +226,7 @@ freelist_offer_empty(PgscaleSweeperPartition *partition, int buf)
 	if (partition->stack_used >= partition->stack_size || !pgscale_buffer_supply(buf, NULL, 0))
 		return false;
 	pgscale_sweeper_page_left(partition, buf);
-	pgscale_sweeper_memory.stack[partition->stack_used++] = (PgscaleSweeperSupplied)
-	{
-		.buf = buf,.page_hash = 0
-	};
+	push_supplied(partition, buf, 0);
 	return true;
 }
 

@@ -182,7 +182,7 @@ too_short(const PgscaleTuningRule *rule, const PgscaleEvidence *sum, TimestampTz
 	const double have = pgscale_tuning_seconds(sum);
 	const double need = PGSCALE_EVIDENCE_S(rule->min_s);
 
-	if (pgscale_evidence_looks(PGSCALE_EVIDENCE_HOUR) == 0 && pgscale_evidence_last_ns() == 0)
+	if (pgscale_evidence_snapshots(PGSCALE_EVIDENCE_HOUR) == 0 && pgscale_evidence_last_ns() == 0)
 		return pgscale_tuning_finding(PGSCALE_SILENT, "there is no evidence: the sampler is not at work, see pgscale.health");
 	if (changed)
 		return pgscale_tuning_finding(PGSCALE_SILENT,
