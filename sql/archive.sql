@@ -204,7 +204,7 @@ SELECT by, rank, item, event_type, event, short(active_sessions) AS sessions, sh
        pgscale.top_waits('2020-03-01 10:00+00', '2020-03-01 10:30+00', by, 2) ORDER BY n, rank;
 SELECT item, short(active_sessions) AS sessions, short(fraction) AS fraction, short(wait_ms) AS ms
   FROM pgscale.top_waits('2020-03-01 10:06+00', '2020-03-01 10:21:30+00', 'event', 3);
-SELECT to_char(at, 'HH24:MI:SS') AS at, event_type, short(active_sessions) AS sessions, short(covered_fraction) AS covered
+SELECT to_char(at, 'HH24:MI:SS') AS at, event_type, short(active_sessions) AS sessions, short(coverage_fraction) AS covered
   FROM pgscale.activity('2020-03-01 10:00:30+00', '2020-03-01 10:22+00', '5 min');
 SELECT length, count(DISTINCT a.at) AS buckets, extract(epoch FROM max(a.at) - min(a.at))::int / (count(DISTINCT a.at) - 1) AS bucket_s
   FROM unnest('{1 min,61 s,1 h,3660 s,60 d,61 d}'::interval[]) length, pgscale.activity('2020-01-01 00:00+00', '2020-01-01 00:00+00'::timestamptz + length) a
@@ -230,7 +230,7 @@ SELECT to_char(at, 'HH24:MI:SS') AS at, short(period_s) AS period_s, short(known
 SELECT by, rank, item, short(active_sessions) AS active, short(idle_in_transaction_sessions) AS idle, short(fraction) AS fraction, short(wait_ms) AS ms
   FROM unnest('{event,class,user,application}'::text[]) WITH ORDINALITY b (by, n), pgscale.top_waits('2020-04-01 10:00+00', '2020-04-01 10:02+00', by, 3)
  ORDER BY n, rank;
-SELECT to_char(at, 'HH24:MI:SS') AS at, event_type, short(active_sessions) AS sessions, short(covered_fraction) AS covered
+SELECT to_char(at, 'HH24:MI:SS') AS at, event_type, short(active_sessions) AS sessions, short(coverage_fraction) AS covered
   FROM pgscale.activity('2020-04-01 10:00+00', '2020-04-01 10:02+00', '1 min');
 SELECT item, short(active_sessions_1) AS one, short(active_sessions_2) AS two, short(fraction_1) AS fraction_1
   FROM pgscale.compare_waits('2020-04-01 10:00+00', '2020-04-01 10:01+00', '2020-04-01 10:01+00', '2020-04-01 10:02+00', 'user', 3);
@@ -260,7 +260,7 @@ COMMIT;
 SELECT minute('2020-04-01 11:00+00', 60, 1, 0, '[{"e":"x","ms":6000}, {"e":"y","ms":6000}, {"t":"IO","e":"DataFileRead","ms":12000}, {"t":"CPU","e":"CPU","ms":"NaN"},
     {"t":"CPU","e":"CPU"}, {"t":"CPU","e":"CPU","ms":"Infinity"}, {"t":"CPU","e":"CPU","ms":-60}]');
 SELECT item, short(active_sessions) AS sessions, short(fraction) AS fraction FROM pgscale.top_waits('2020-04-01 11:00+00', '2020-04-01 11:01+00');
-SELECT event_type, short(active_sessions) AS sessions, short(covered_fraction) AS covered FROM pgscale.activity('2020-04-01 11:00+00', '2020-04-01 11:01+00', '1 min');
+SELECT event_type, short(active_sessions) AS sessions, short(coverage_fraction) AS covered FROM pgscale.activity('2020-04-01 11:00+00', '2020-04-01 11:01+00', '1 min');
 CREATE TABLE pgscale.beyond PARTITION OF pgscale_internal.archive_minute DEFAULT;
 SELECT minute('-infinity', 60, 1, 0, '[]');
 SELECT min(at) AS since FROM pgscale.activity('-infinity', '2020-04-02');

@@ -45,7 +45,7 @@ SELECT a.attname AS column, format_type(a.atttypid, a.atttypmod) AS type
   FROM pg_attribute a WHERE a.attrelid = 'pgscale.kept_relations'::regclass AND a.attnum > 0 ORDER BY a.attnum;
 CREATE TABLE prices (id int PRIMARY KEY);
 SELECT pgscale.keep('prices') > 0 AS by_default, pgscale.keep('prices_pkey', 0.1) > 0 AS index;
-SELECT database = current_database() AS here, relation, fraction, buffers_allowed > 0 AS allowed, buffers_held, stayed, state,
+SELECT datname = current_database() AS here, relation, fraction, buffers_allowed > 0 AS allowed, buffers_held, stayed, state,
        relation_oid = relation::regclass AS oid, relfilenode = pg_relation_filenode(relation_oid) AS file
   FROM pgscale.kept_relations ORDER BY relation;
 SELECT reason FROM pgscale.health WHERE feature = 'sweeper';

@@ -92,7 +92,7 @@ for my $clock ($HOURS, -60, -$HOURS, $IN_1997, 0)
         $db = session($node);
     }
     set_clock($clock);
-    $db->poll_ok("SELECT (SELECT max(at) $recent FROM pgscale.activity(bucket => '1 s') WHERE covered_fraction > 0),
+    $db->poll_ok("SELECT (SELECT max(at) $recent FROM pgscale.activity(bucket => '1 s') WHERE coverage_fraction > 0),
         (SELECT max(at + make_interval(secs => period_s)) $recent FROM pgscale_internal.past_coverage('-infinity'))",
         "the clock set by $clock seconds: activity and history are those of now", 't|t');
     is($db->sql(q{SELECT (SELECT count(*) FROM pgscale.activity(bucket => '1 s') WHERE active_sessions NOT BETWEEN 0 AND 50)

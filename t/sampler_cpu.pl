@@ -219,7 +219,7 @@ SKIP:
         FROM pgscale_internal.wait_profile() WHERE NOT idle AND backend_type = 'client backend' GROUP BY 1, 2});
     my $differ = 'string_agg(format($$%s %s %s$$, item, i.ms, p.ms), $$, $$)';
     is($db->sql(qq{SELECT count(*) > 1, $differ FILTER (WHERE abs(coalesce(i.ms, 0) - coalesce(p.ms, 0)) >= 1), sum(p.ms) > 5000
-        FROM (SELECT event_type AS item, active_sessions * covered_fraction * 36500 * 86400e3 AS ms
+        FROM (SELECT event_type AS item, active_sessions * coverage_fraction * 36500 * 86400e3 AS ms
                 FROM pgscale.activity(now() - interval '12 h', NULL, '36500 d')) i
         FULL JOIN (SELECT CASE event WHEN 'IdleInTransaction' THEN event ELSE event_type END AS item, sum(ms) AS ms FROM shown
             GROUP BY 1) p

@@ -198,7 +198,7 @@ blocker|2|201|relation|0.116505|0.176471|1200|11
 blocker|3|other||0.072816|0.110294|750|
 EOR
 # Active sessions of each class, and the part of the bucket that is known
-my $activity = 'SELECT s(at), event_type, r6(active_sessions), r6(covered_fraction)
+my $activity = 'SELECT s(at), event_type, r6(active_sessions), r6(coverage_fraction)
     FROM pgscale.activity(at(%s), at(%s), $$%s s$$)';
 rows_ok((sprintf $activity, 0, 60, 9), 'activity in buckets of nine seconds', <<'EOR');
 0|||0
@@ -375,12 +375,12 @@ SKIP:
     skip 'no compiler', 3 unless $clock;
 
     my $observed = q{SELECT round(observed_ms::numeric, 3) FROM pgscale_internal.sampler_stats()};
-    my $known = q{SELECT round((max(covered_fraction) * 36500 * 86400e3)::numeric, 3)
+    my $known = q{SELECT round((max(coverage_fraction) * 36500 * 86400e3)::numeric, 3)
         FROM pgscale.activity(clock_timestamp() - interval '%d s', NULL, '36500 d')};
     my $before_ms = $db->sql($observed);
     is($db->sql('SELECT abs((' . sprintf($known, 3600) . ") - $before_ms) < 1"), 't', 'activity has all of the time');
     my $behind = $db->sql(q{SELECT extract(epoch FROM clock_timestamp() - max(at)) FROM pgscale.activity(bucket => '1 s')
-        WHERE covered_fraction > 0});
+        WHERE coverage_fraction > 0});
     write_number($ENV{PGSCALE_CLOCK}, int(1e6 * (3600 - $behind)));
     $db->sampler('on');
     $db->poll_ok("SELECT observed_ms > $before_ms + 1200 FROM pgscale.sampler_stats", 'an hour later it goes on');

@@ -76,7 +76,7 @@ $db->sql(q{CREATE TABLE whole AS SELECT sum(wait_ms) AS ms FROM pgscale.past_wai
               FROM (SELECT min(at) AS since, max(at + make_interval(secs => period_s)) AS until FROM pgscale_internal.past_coverage()) s) m;
     CREATE TABLE partition PARTITION OF pgscale_internal.archive_minute DEFAULT});
 my $seconds = q{SELECT a.at, a.event_type, round(a.active_sessions::numeric, 6)
-    FROM archived, pgscale.activity(since, until, '1 s') a WHERE covered_fraction > 0.999};
+    FROM archived, pgscale.activity(since, until, '1 s') a WHERE coverage_fraction > 0.999};
 $db->sql("CREATE TABLE seconds AS $seconds");
 $db->sql(q{INSERT INTO pgscale_internal.archive_minute (at, period_s, rounds, cluster, database, backend_types, datids, datnames,
         usenames, application_names, queryids, event_types, events, blockers, wait_ms)
@@ -103,7 +103,7 @@ for (
 # second may be known as a whole.
 is($db->sql("SELECT count(*) FROM (TABLE seconds EXCEPT $seconds) s"), 0, 'activity has what memory has of each second');
 $db->sql(q{UPDATE pgscale_internal.archive_minute SET node = 'elsewhere'});
-is($db->sql(q{SELECT abs(sum(active_sessions * covered_fraction) - 4.1) < 0.01
+is($db->sql(q{SELECT abs(sum(active_sessions * coverage_fraction) - 4.1) < 0.01
     FROM archived p, pgscale.activity(p.since, p.until, '1 s')}), 't',
     'activity of another server');
 is($db->sql(q{SELECT string_agg(item, ' ' ORDER BY item) FROM archived a,

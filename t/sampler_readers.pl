@@ -37,7 +37,7 @@ my %reads = (
           FROM (SELECT *, lag(sampled_at) OVER () AS previous FROM pgscale.wait_history) h},
     activity => q{SELECT extract(epoch FROM max(at)), (count(*) <> count(DISTINCT (at, event_type)))::int
                + count(*) FILTER (WHERE active_sessions IS NULL OR active_sessions NOT BETWEEN 0 AND 60)
-          FROM pgscale.activity(clock_timestamp() - interval '1 min', NULL, '1 s') WHERE covered_fraction > 0},
+          FROM pgscale.activity(clock_timestamp() - interval '1 min', NULL, '1 s') WHERE coverage_fraction > 0},
     # two that are idle in a transaction are both seen by each look, and no look is read in part
     past => q{SELECT coalesce(extract(epoch FROM max(at)), $1),
                  (sum(CASE usename WHEN 'waiter1' THEN 1 WHEN 'waiter2' THEN -1 END) <> 0)::int

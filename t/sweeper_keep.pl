@@ -164,7 +164,7 @@ is($one->sql(q{SELECT pgscale.keep('ones')}), '51', 'an owner may, with it');
 refused($two, q{SELECT pgscale.keep('ones', 0)}, '42501', 'must be owner of relation "ones"');
 is(($two->try('SELECT * FROM pgscale.kept_relations'))[0], '42501', 'what is kept is not for all to see');
 $db->sql('GRANT pg_monitor TO two');
-is($two->sql('SELECT database, relation, fraction FROM pgscale.kept_relations'), 'postgres|ones|0.05', 'but for pg_monitor');
+is($two->sql('SELECT datname, relation, fraction FROM pgscale.kept_relations'), 'postgres|ones|0.05', 'but for pg_monitor');
 is($one->sql(q{SELECT pgscale.keep('ones', NULL)}), '0', 'an owner takes it back');
 $_->quit for $one, $two;
 
@@ -282,7 +282,7 @@ is(kept('relation'), 'hot', 'a rollback does not take it back');
 $db->sql('CREATE DATABASE other');
 my $other = session($node, dbname => 'other');
 $other->sql(q{CREATE EXTENSION pgscale; CREATE TABLE theirs (i int); INSERT INTO theirs VALUES (1); SELECT pgscale.keep('theirs', 0.2)});
-is(kept('database, relation, state'), "postgres|hot|no effect: it has no pages, or its file is being looked for\nother|theirs|in force",
+is(kept('datname, relation, state'), "postgres|hot|no effect: it has no pages, or its file is being looked for\nother|theirs|in force",
     'of each database; one has no pages');
 # nobody is let in for a while
 my $log = -s $node->logfile;
@@ -313,11 +313,11 @@ $other->quit;
 $db->sql('CREATE DATABASE again TEMPLATE other');
 my $again = session($node, dbname => 'again');
 $again->sql(q{SELECT pgscale.keep('theirs', 0.1)});
-is(kept(q{string_agg(database || ' ' || fraction, ', ' ORDER BY database) FILTER (WHERE relation = 'theirs')}),
+is(kept(q{string_agg(datname || ' ' || fraction, ', ' ORDER BY datname) FILTER (WHERE relation = 'theirs')}),
     'again 0.1, other 0.2',
     'relations of one OID in two databases are two');
 $again->sql(q{SELECT pgscale.keep('theirs', 0)});
-is(kept('database, relation, fraction'), "postgres|hot|0.1\nother|theirs|0.2", 'and each is forgotten by itself');
+is(kept('datname, relation, fraction'), "postgres|hot|0.1\nother|theirs|0.2", 'and each is forgotten by itself');
 $again->quit;
 $db->sql('DROP DATABASE again');
 
@@ -347,7 +347,7 @@ $db->poll_ok(q{SELECT state IN ('in force', 'no effect: the sweeper is warming u
     'a database that moved');
 $log = -s $node->logfile;
 $db->sql('DROP DATABASE other');
-is($db->sql(q{SELECT database ~ '^\d+$', state FROM pgscale.kept_relations WHERE relation = 'theirs'}),
+is($db->sql(q{SELECT datname ~ '^\d+$', state FROM pgscale.kept_relations WHERE relation = 'theirs'}),
     't|its database was dropped', 'a database that was dropped');
 $db->sql('VACUUM FULL warm');
 follows('warm', 'others are followed as before');

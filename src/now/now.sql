@@ -101,7 +101,7 @@ LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
-    SELECT jsonb_build_object('s', coalesce(max(a.covered_fraction), 0) * extract(epoch FROM interval '36500 days')::double precision,
+    SELECT jsonb_build_object('s', coalesce(max(a.coverage_fraction), 0) * extract(epoch FROM interval '36500 days')::double precision,
                'classes', coalesce(jsonb_object_agg(a.event_type, a.active_sessions) FILTER (WHERE a.event_type IS NOT NULL), '{}'))
       FROM pgscale.activity(since, until, '36500 days') a
 $$;

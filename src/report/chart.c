@@ -565,7 +565,7 @@ put_plain_chart(StringInfo out, const Chart *chart)
 }
 
 /*
- * pgscale_internal.report_chart(format, since, until, bucket_s, at[], event_type[], active_sessions[], covered_fraction[],
+ * pgscale_internal.report_chart(format, since, until, bucket_s, at[], event_type[], active_sessions[], coverage_fraction[],
  * mark_at[], mark[], most): the arrays are the columns of pgscale.activity(), and what is to be marked.
  */
 Datum

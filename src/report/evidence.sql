@@ -189,7 +189,7 @@ LANGUAGE sql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT pgscale_internal.report_chart(format, least(since, min(a.at)), until, b.s, array_agg(a.at), array_agg(a.event_type),
-               array_agg(a.active_sessions), array_agg(a.covered_fraction), m.at, m.mark, most)
+               array_agg(a.active_sessions), array_agg(a.coverage_fraction), m.at, m.mark, most)
       FROM (SELECT pgscale_internal.report_bucket(until - since, CASE format WHEN 'html' THEN 120 ELSE 30 END)) b (s)
       CROSS JOIN (SELECT array_agg(m.at ORDER BY m.at), array_agg(m.mark ORDER BY m.at)
                     FROM (SELECT * FROM pgscale_internal.report_marks(since, until) m ORDER BY m.kind = 'checkpoint', m.at LIMIT 40) m) m (at, mark)

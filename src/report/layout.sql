@@ -18,7 +18,7 @@ GRANT EXECUTE ON FUNCTION pgscale_internal.report_table(text, text[], text[], te
 
 CREATE FUNCTION pgscale_internal.report_chart(
     format text, since timestamptz, until timestamptz, bucket_s double precision,
-    at timestamptz[], event_type text[], active_sessions double precision[], covered_fraction double precision[],
+    at timestamptz[], event_type text[], active_sessions double precision[], coverage_fraction double precision[],
     mark_at timestamptz[] DEFAULT NULL, mark text[] DEFAULT NULL, most double precision DEFAULT NULL)
 RETURNS text
 AS 'MODULE_PATHNAME', 'pgscale_report_chart'

@@ -137,7 +137,7 @@ COMMENT ON FUNCTION pgscale.keep(regclass, double precision) IS
 'has the sweeper keep pages of a relation in shared buffers, up to a fraction of these; 0 or NULL takes it back; returns that number of buffers';
 
 CREATE FUNCTION pgscale_internal.kept_relations(
-    OUT database oid, OUT relation oid, OUT name name, OUT relfilenode oid, OUT fraction double precision,
+    OUT datid oid, OUT relation_oid oid, OUT name name, OUT relfilenode oid, OUT fraction double precision,
     OUT buffers_allowed bigint, OUT buffers_held bigint, OUT stayed bigint, OUT state text, OUT stats_reset timestamptz)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_kept_relations'
@@ -146,16 +146,16 @@ COMMENT ON FUNCTION pgscale_internal.kept_relations() IS 'the rows of pgscale.ke
 GRANT EXECUTE ON FUNCTION pgscale_internal.kept_relations() TO pg_monitor;
 
 CREATE VIEW pgscale.kept_relations AS
-    SELECT coalesce(pgscale_internal.foreign_name(d.datname)::text, k.database::text) AS database,
-           CASE WHEN d.datname = current_database() THEN k.relation::regclass::text
+    SELECT coalesce(pgscale_internal.foreign_name(d.datname)::text, k.datid::text) AS datname,
+           CASE WHEN d.datname = current_database() THEN k.relation_oid::regclass::text
                 ELSE pgscale_internal.foreign_name(k.name)::text END AS relation,
-           k.fraction, k.buffers_allowed, k.buffers_held, k.stayed, k.state, k.relation AS relation_oid, k.relfilenode,
+           k.fraction, k.buffers_allowed, k.buffers_held, k.stayed, k.state, k.relation_oid, k.relfilenode,
            k.stats_reset
       FROM pgscale_internal.kept_relations() k
-      LEFT JOIN pg_catalog.pg_database d ON d.oid = k.database;
+      LEFT JOIN pg_catalog.pg_database d ON d.oid = k.datid;
 COMMENT ON VIEW pgscale.kept_relations IS 'one row for each relation that pgscale.keep() keeps, of all databases';
 GRANT SELECT ON pgscale.kept_relations TO pg_monitor;
-COMMENT ON COLUMN pgscale.kept_relations.database IS 'name of its database; its OID if that was dropped';
+COMMENT ON COLUMN pgscale.kept_relations.datname IS 'name of its database; its OID if that was dropped';
 COMMENT ON COLUMN pgscale.kept_relations.relation IS
 'name of the relation; in another database without its schema, and as last seen';
 COMMENT ON COLUMN pgscale.kept_relations.fraction IS 'fraction of shared_buffers that it may hold against the policy';

@@ -150,13 +150,13 @@ GRANT EXECUTE ON FUNCTION pgscale.top_waits(timestamptz, timestamptz, text, inte
 
 CREATE FUNCTION pgscale.activity(
     since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL, bucket interval DEFAULT NULL,
-    OUT at timestamptz, OUT event_type text, OUT active_sessions double precision, OUT covered_fraction double precision)
+    OUT at timestamptz, OUT event_type text, OUT active_sessions double precision, OUT coverage_fraction double precision)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_activity'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 500
 SET search_path = pg_catalog, pg_temp;
 COMMENT ON FUNCTION pgscale.activity(timestamptz, timestamptz, interval) IS
-'average sessions of a period over time, by class of wait event: active sessions, and as IdleInTransaction those idle in a transaction; an unknown time has a row without a class; covered_fraction is the known part of the whole bucket';
+'average sessions of a period over time, by class of wait event: active sessions, and as IdleInTransaction those idle in a transaction; an unknown time has a row without a class; coverage_fraction is the known part of the whole bucket';
 GRANT EXECUTE ON FUNCTION pgscale.activity(timestamptz, timestamptz, interval) TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.past_differences(
