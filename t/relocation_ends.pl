@@ -41,6 +41,24 @@ sub others_ok
     clean_ok('nothing is left behind');
 }
 
+# ... and not while what has become of an attempt is written down: that the row cannot be written holds its worker there.
+{
+    my ($holder, $row) = map { session($node) } 1 .. 2;
+    $holder->sql('BEGIN; SELECT count(*) FROM empty');
+    my ($job) = ask(q{relocate_table('empty', 'fast', 'lock', '3 s')});
+    job_ok($job, 'state, attempts', 'running|1', 'a move waits for its lock');
+    $row->sql("BEGIN; SELECT FROM pgscale_internal.relocation_job WHERE job = $job FOR UPDATE");
+    $db->poll_ok(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pgscale relocation worker' AND wait_event = 'transactionid'},
+        'its attempt has failed', 1);
+    $other->start("SELECT pgscale.relocation_cancel($job)");
+    $db->poll_ok('SELECT count(*) FROM pg_locks WHERE NOT granted AND waitstart IS NOT NULL AND pid = ' . $other->pid,
+        'relocation_cancel then waits for the row', 1);
+    $row->sql('COMMIT');
+    is(($other->finish)[1], 't', 'and is obeyed');
+    ended_ok($job, 'cancelled|1', 'it is not tried again', 'state, attempts');
+    $_->quit for $holder, $row;
+}
+
 ### What an index is by its text has changed meanwhile: with the name of its schema
 
 $db->sql('CREATE SCHEMA before; CREATE TABLE before.moved (id int PRIMARY KEY)');

@@ -395,7 +395,20 @@ pgscale_relocation_at_work(int64 job, Oid heap)
 	my_slot->grows.relNumber = 0;
 	my_slot->progress.phase = PGSCALE_PHASE_NONE;
 	my_slot->cancelled = false;
+	my_slot->ends = false;
 	LWLockRelease(shared->lock);
+}
+
+bool
+pgscale_relocation_ends(void)
+{
+	bool		cancelled;
+
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	my_slot->ends = true;
+	cancelled = my_slot->cancelled;
+	LWLockRelease(shared->lock);
+	return cancelled;
 }
 
 void
@@ -459,7 +472,7 @@ pgscale_relocation_interrupt(Oid database, int64 job)
 	{
 		PgscaleRelocationSlot *slot = &shared->slots[i];
 
-		found = slot->database == database && slot->job == job && slot->pid != 0;
+		found = slot->database == database && slot->job == job && slot->pid != 0 && !slot->ends;
 		if (found)
 		{
 			slot->cancelled = true;

@@ -58,6 +58,12 @@ extern Oid	pgscale_relocation_slot_attach(int slot);
 /* In a worker: sets its job and the job's table; 0 and InvalidOid if none.  Forgets a request to end the last one. */
 extern void pgscale_relocation_at_work(int64 job, Oid heap);
 
+/*
+ * In a worker: what has become of its job is about to be written down.  Was the job to be ended before?  Who asks for that from now on
+ * finds no worker at it, and changes the job's row.
+ */
+extern bool pgscale_relocation_ends(void);
+
 /* In a worker: it is about to write these files, until its job ends. */
 extern void pgscale_relocation_grows(RelFileLocator locator);
 
@@ -103,6 +109,7 @@ typedef struct PgscaleRelocationSlot
 	RelFileLocator grows;		/* what it writes; relNumber 0: nothing */
 	PgscaleRelocationProgress progress; /* of an online move */
 	bool		cancelled;
+	bool		ends;			/* it is too late to cancel it here */
 	bool		in_the_way;		/* of a command that needs the database
 								 * exclusively */
 	bool		left;			/* in order */
@@ -111,7 +118,7 @@ typedef struct PgscaleRelocationSlot
 /* In any process: copies all slots, PGSCALE_RELOCATION_SLOTS, as they are at one moment. */
 extern void pgscale_relocation_slots(PgscaleRelocationSlot *slots);
 
-/* Has the worker that is at that job end it; false if there is none. */
+/* Has the worker that is at that job end it; false if there is none, or it is about to write down what has become of it. */
 extern bool pgscale_relocation_interrupt(Oid database, int64 job);
 
 extern const PgscaleWorker pgscale_relocation_launcher;

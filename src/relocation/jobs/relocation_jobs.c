@@ -691,11 +691,11 @@ pgscale_relocation_job_end_attempt(const PgscaleRelocationJob *job, const char *
 	pgscale_table_add_bigint(&parameters, job->bytes_after);
 
 	/*
-	 * after a crash, another worker would find that one that is done has
-	 * moved
+	 * It may be cancelled at the same time.  After a crash, another worker
+	 * would find that one that is done has moved.
 	 */
 	execute_alone(psprintf("UPDATE pgscale_internal.relocation_job SET state = $2, pid = NULL, sqlstate = $5, message = $6, detail = $7,"
-						   " cancel = $8, new_index = nullif($9, 0), files = $10, bytes_after = CASE WHEN $3 THEN nullif($11, 0) END,"
+						   " cancel = cancel OR $8, new_index = nullif($9, 0), files = $10, bytes_after = CASE WHEN $3 THEN nullif($11, 0) END,"
 						   " finished_at = CASE WHEN $3 THEN pg_catalog.clock_timestamp() END,"
 						   " not_before = pg_catalog.clock_timestamp() + $4 * interval '1 millisecond'%s" MINE,
 						   set_counts(&parameters, job)), &parameters, strcmp(state, PGSCALE_JOB_DONE) != 0);

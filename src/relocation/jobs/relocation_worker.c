@@ -654,6 +654,7 @@ pgscale_relocation_worker_main(Datum arg)
 
 		HOLD_CANCEL_INTERRUPTS();
 		attempt_walk(&attempt);
+		job.cancel |= pgscale_relocation_ends();
 		attempt.end = attempt_end(&attempt);
 		say_last_word(&attempt);
 		RESUME_CANCEL_INTERRUPTS();
