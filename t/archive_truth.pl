@@ -102,6 +102,10 @@ $sleeper->finish;
 $_->quit for $root, $sleeper;
 $db->set('work_mem' => '5MB');
 $db->poll_ok(q{SELECT setting, old, new FROM pgscale.archive_changes WHERE setting = 'work_mem'}, 'a setting', 'work_mem|4096|5120');
+$db->set('log_min_messages' => 'log');
+$db->poll_ok(q{SELECT setting, old, new FROM pgscale.archive_changes WHERE setting = 'log_min_messages'},
+    'one that a round overrides before it connects', 'log_min_messages|warning|log');
+$db->set('log_min_messages');
 is($db->sql('SELECT count(*) <= extract(epoch FROM max(at) - min(at)) + 2 FROM pgscale.archive_minutes'), 't', 'not more rows than periods');
 
 # While the sampler is off, nothing is known: no rest

@@ -26,6 +26,7 @@
 #include <dlfcn.h>
 
 #include "access/xact.h"
+#include "catalog/pg_authid_d.h"
 #include "catalog/pg_database.h"
 #include "pgstat.h"
 #include "postmaster/bgwriter.h"
@@ -290,6 +291,12 @@ worker_override(const PgscaleWorkerSetting *settings, int n)
 }
 
 void
+pgscale_worker_set_early(const char *name, const char *value)
+{
+	(void) set_config_option_ext(name, value, PGC_SUSET, PGC_S_SESSION, BOOTSTRAP_SUPERUSERID, GUC_ACTION_SET, true, 0, false);
+}
+
+void
 pgscale_worker_connect(Oid database, const PgscaleWorkerSetting *own, int n)
 {
 	static const PgscaleWorkerSetting settings[] = {
@@ -320,11 +327,8 @@ pgscale_worker_connect(Oid database, const PgscaleWorkerSetting *own, int n)
 		{"auto_explain.log_min_duration", "-1"},
 	};
 
-	/*
-	 * such as that of a collation's version, three lines each time; a value
-	 * of a session would need a user already
-	 */
-	SetConfigOption("log_min_messages", "error", PGC_SUSET, PGC_S_OVERRIDE);
+	/* such as that of a collation's version, three lines each time */
+	pgscale_worker_set_early("log_min_messages", "error");
 	BackgroundWorkerInitializeConnectionByOid(database, InvalidOid, 0);
 
 	worker_override(settings, lengthof(settings));

@@ -62,6 +62,9 @@ typedef struct PgscaleWorkerSetting
  */
 extern void pgscale_worker_connect(Oid database, const PgscaleWorkerSetting *own, int n);
 
+/* Overrides a setting for the session while there is no user yet, whose rights the server would check. */
+extern void pgscale_worker_set_early(const char *name, const char *value);
+
 /* Wait for a request to serve, or for that many milliseconds. */
 extern void pgscale_worker_wait(long timeout_ms);
 

@@ -381,7 +381,7 @@ pgscale_sweeper_kept_main(Datum arg)
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 	/* while it connects, too */
-	SetConfigOption(kept_settings[0].name, kept_settings[0].value, PGC_SUSET, PGC_S_OVERRIDE);
+	pgscale_worker_set_early(kept_settings[0].name, kept_settings[0].value);
 	pgscale_worker_connect((Oid) DatumGetInt32(arg), kept_settings, lengthof(kept_settings));
 
 	StartTransactionCommand();
