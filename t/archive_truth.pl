@@ -102,9 +102,12 @@ $sleeper->finish;
 $_->quit for $root, $sleeper;
 $db->set('work_mem' => '5MB');
 $db->poll_ok(q{SELECT setting, old, new FROM pgscale.archive_changes WHERE setting = 'work_mem'}, 'a setting', 'work_mem|4096|5120');
+$db->sql(q{ALTER DATABASE postgres SET lock_timeout = '3s'; DO $$ BEGIN EXECUTE format('ALTER ROLE %I SET statement_timeout = ''1h''', current_user); END $$});
 $db->set('log_min_messages' => 'log');
 $db->poll_ok(q{SELECT setting, old, new FROM pgscale.archive_changes WHERE setting = 'log_min_messages'},
     'one that a round overrides before it connects', 'log_min_messages|warning|log');
+is($db->sql(q{SELECT setting, new FROM pgscale.archive_changes WHERE setting IN ('lock_timeout', 'statement_timeout')}), '', 'not one of a database or a role');
+$db->sql(q{ALTER DATABASE postgres RESET lock_timeout; DO $$ BEGIN EXECUTE format('ALTER ROLE %I RESET statement_timeout', current_user); END $$});
 $db->set('log_min_messages');
 is($db->sql('SELECT count(*) <= extract(epoch FROM max(at) - min(at)) + 2 FROM pgscale.archive_minutes'), 't', 'not more rows than periods');
 

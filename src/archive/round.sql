@@ -63,7 +63,12 @@ BEGIN
                             ELSE pgscale_internal.clean_text(h.reset_val) END AS value
                   FROM (SELECT p.name, p.reset_val, pgscale_internal.is_secret(p.name, p.reset_val) AS hidden
                           FROM pg_settings p WHERE (p.context <> 'internal' OR p.name = 'server_version_num')
-                           AND p.source NOT IN ('database', 'user', 'database user', 'client')) h) s
+                           AND p.source NOT IN ('database', 'user', 'database user', 'client')
+                           -- and of those that a round overrides: their source is the session
+                           AND p.name NOT IN (SELECT split_part(c, '=', 1) FROM pg_db_role_setting r, unnest(r.setconfig) c
+                                               WHERE r.setdatabase IN (0, (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()))
+                                                 AND r.setrole IN (0, quote_ident(session_user)::regrole)
+                                                 AND (r.setdatabase <> 0 OR r.setrole <> 0))) h) s
           FULL JOIN pgscale_internal.archive_setting o ON o.setting = s.name
          WHERE s.value IS DISTINCT FROM o.value
            AND (s.name IS NOT NULL OR NOT EXISTS (SELECT FROM pg_settings p WHERE p.name = o.setting)) LOOP
