@@ -35,7 +35,6 @@
 #include "base/relation_files.h"
 #include "base/shared_buffers.h"
 #include "base/wait_events.h"
-#include "lwlocks/lwlocks.h"
 
 /* Locks between two looks for an interrupt. */
 #define LOCKS_AT_ONCE	16384

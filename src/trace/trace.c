@@ -324,7 +324,7 @@ trace_health(PgscaleHealth *health)
 	{
 		health->state = PGSCALE_HEALTH_IDLE;
 		health->reason = "traces when asked, by the time-stamp counter";
-		if (!pgscale_cycles_usable(&why))
+		if (!pgscale_trace_cycles_usable(&why))
 			health->reason = psprintf("traces when asked, by clock_gettime: %s", why);
 	}
 }

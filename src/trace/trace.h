@@ -14,15 +14,15 @@
 
 #include "datatype/timestamp.h"
 
-#include "base/cycles.h"
 #include "base/processes.h"
 #include "pgscale.h"
+#include "trace/cycles.h"
 
 extern const PgscaleModule pgscale_trace_module;
 
 /*
  * A time in which the target waited for the same all the while, or for nothing.
- * Times are pgscale_cycles_now()'s.
+ * Times are pgscale_trace_cycles_now()'s.
  */
 typedef struct PgscaleTraceStretch
 {
@@ -84,7 +84,7 @@ typedef struct PgscaleTrace
 	int			nstretches;
 	PgscaleTraceEnd end;
 	TimestampTz began_at;
-	PgscaleCyclesMoment began;
+	PgscaleTraceMoment began;
 	double		per_ns;			/* cycles */
 	uint64		first;			/* when it was watched */
 	uint64		last;

@@ -132,7 +132,7 @@ watch_poll(Watch *watch, uint64 deadline)
 
 	for (;;)
 	{
-		const uint64 now = pgscale_cycles_now();
+		const uint64 now = pgscale_trace_cycles_now();
 		const uint32 event_now = *event_at;
 		const int64 passed = now - last;	/* below 0 from CPU to CPU */
 		bool		gap = false;
@@ -165,7 +165,7 @@ watch_poll(Watch *watch, uint64 deadline)
 			if (changed || now >= deadline)
 			{
 				/* Was it off its CPU between the clock and the event? */
-				last = pgscale_cycles_now();
+				last = pgscale_trace_cycles_now();
 				if (unlikely((int64) (last - now) > gap_cycles))
 				{
 					watch_note_gap(watch, last - now);
@@ -234,7 +234,7 @@ watch_end_stretch(Watch *watch, bool same)
 static void
 watch_look_again(Watch *watch)
 {
-	const uint64 now = pgscale_cycles_now();
+	const uint64 now = pgscale_trace_cycles_now();
 
 	watch->event = *watch->mark.wait_event_at;
 	if ((int64) (now - watch->last) > (int64) watch->gap_cycles)
@@ -343,7 +343,7 @@ watch_run(Watch *watch)
 	watch->proc = trace->target;
 	if (!watch_read(watch) || !pgscale_procs_mark(trace->slot, &watch->proc, &watch->mark))
 		return;
-	watch->last = pgscale_cycles_now();
+	watch->last = pgscale_trace_cycles_now();
 	watch->event = watch->proc.wait_event;
 	if (trace->statement && !watch_for_statement(watch, watch_deadline(watch, trace->timeout_ns)))
 		return;
@@ -361,12 +361,12 @@ pgscale_trace_watch(PgscaleTrace *trace)
 	LOCKTAG		place;
 
 	trace->began_at = GetCurrentTimestamp();
-	trace->per_ns = pgscale_cycles_begin(&trace->began);
+	trace->per_ns = pgscale_trace_cycles_begin(&trace->began);
 	watch.gap_cycles = (uint64) (PGSCALE_TRACE_GAP_NS * trace->per_ns);
 	if (!watch_take_place(&place))
 		return false;
 	watch_run(&watch);
-	trace->per_ns = pgscale_cycles_per_ns(&trace->began);
+	trace->per_ns = pgscale_trace_cycles_per_ns(&trace->began);
 	LockRelease(&place, ExclusiveLock, false);
 	return true;
 }

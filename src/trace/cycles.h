@@ -8,8 +8,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef PGSCALE_BASE_CYCLES_H
-#define PGSCALE_BASE_CYCLES_H
+#ifndef PGSCALE_TRACE_CYCLES_H
+#define PGSCALE_TRACE_CYCLES_H
 
 #include "postgres.h"
 
@@ -19,42 +19,40 @@
 
 #include "base/timer.h"
 
-/* Set by pgscale_cycles_begin(). */
-extern bool pgscale_cycles_counter;
+/* Set by pgscale_trace_cycles_begin(). */
+extern bool pgscale_trace_cycles_counter;
 
 /*
- * The time, in a unit for which pgscale_cycles_per_ns() returns the rate.  From one CPU
- * to another it may go back a little.
+ * The time, in a unit for which pgscale_trace_cycles_per_ns() returns the rate.  From one
+ * CPU to another it may go back a little.
  */
 static inline uint64
-pgscale_cycles_now(void)
+pgscale_trace_cycles_now(void)
 {
 #ifdef __x86_64__
-	if (likely(pgscale_cycles_counter))
+	if (likely(pgscale_trace_cycles_counter))
 		return __rdtsc();
 #endif
 	return (uint64) pgscale_timer_clock();
 }
 
 /* The same moment by both clocks. */
-typedef struct PgscaleCyclesMoment
+typedef struct PgscaleTraceMoment
 {
 	uint64		cycles;
 	int64		ns;				/* by pgscale_timer_clock() */
-} PgscaleCyclesMoment;
+} PgscaleTraceMoment;
 
 /* Is the counter used?  If not, *why is set to the reason. */
-extern bool pgscale_cycles_usable(const char **why);
-
-extern void pgscale_cycles_moment(PgscaleCyclesMoment *moment);
+extern bool pgscale_trace_cycles_usable(const char **why);
 
 /*
  * Before a measurement: takes the moment, and returns cycles per nanosecond, to
  * about 1 in 10,000.  Takes a millisecond, of which the counter is the only reason.
  */
-extern double pgscale_cycles_begin(PgscaleCyclesMoment *moment);
+extern double pgscale_trace_cycles_begin(PgscaleTraceMoment *moment);
 
-/* After it: the same, measured since then, and so much the better. */
-extern double pgscale_cycles_per_ns(const PgscaleCyclesMoment *since);
+/* After the measurement: the same rate, measured since then, so more precisely. */
+extern double pgscale_trace_cycles_per_ns(const PgscaleTraceMoment *since);
 
-#endif							/* PGSCALE_BASE_CYCLES_H */
+#endif							/* PGSCALE_TRACE_CYCLES_H */

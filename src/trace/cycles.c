@@ -19,18 +19,18 @@
 #include <cpuid.h>
 #endif
 
-#include "base/cycles.h"
 #include "base/kernel.h"
 #include "base/units.h"
+#include "trace/cycles.h"
 
 /* The least time over which a rate is measured, and tries to read both clocks at once. */
 #define BEGIN_NS	NS_PER_MS
 #define TRIES		8
 
-bool		pgscale_cycles_counter = false;
+bool		pgscale_trace_cycles_counter = false;
 
 bool
-pgscale_cycles_usable(const char **why)
+pgscale_trace_cycles_usable(const char **why)
 {
 #ifdef __x86_64__
 	char		clocks[128];
@@ -54,20 +54,20 @@ pgscale_cycles_usable(const char **why)
 }
 
 /*
- * The clock is read between two looks at the counter.  Of several tries the one with
+ * The clock is read between two readings of the counter.  Of several tries the one with
  * the least time between those is taken: in the others this process may have been
  * off its CPU.
  */
-void
-pgscale_cycles_moment(PgscaleCyclesMoment *moment)
+static void
+cycles_moment(PgscaleTraceMoment *moment)
 {
 	uint64		least = PG_UINT64_MAX;
 
 	for (int i = 0; i < TRIES; i++)
 	{
-		const uint64 before = pgscale_cycles_now();
+		const uint64 before = pgscale_trace_cycles_now();
 		const int64 ns = pgscale_timer_clock();
-		const uint64 took = pgscale_cycles_now() - before;
+		const uint64 took = pgscale_trace_cycles_now() - before;
 
 		if (i > 0 && took >= least)
 			continue;
@@ -78,26 +78,26 @@ pgscale_cycles_moment(PgscaleCyclesMoment *moment)
 }
 
 double
-pgscale_cycles_begin(PgscaleCyclesMoment *moment)
+pgscale_trace_cycles_begin(PgscaleTraceMoment *moment)
 {
 	const char *why;
 
-	pgscale_cycles_counter = pgscale_cycles_usable(&why);
-	pgscale_cycles_moment(moment);
-	if (!pgscale_cycles_counter)
+	pgscale_trace_cycles_counter = pgscale_trace_cycles_usable(&why);
+	cycles_moment(moment);
+	if (!pgscale_trace_cycles_counter)
 		return 1;
 	while (pgscale_timer_clock() - moment->ns < BEGIN_NS)
 		;
-	return pgscale_cycles_per_ns(moment);
+	return pgscale_trace_cycles_per_ns(moment);
 }
 
 double
-pgscale_cycles_per_ns(const PgscaleCyclesMoment *since)
+pgscale_trace_cycles_per_ns(const PgscaleTraceMoment *since)
 {
-	PgscaleCyclesMoment now;
+	PgscaleTraceMoment now;
 
-	if (!pgscale_cycles_counter)
+	if (!pgscale_trace_cycles_counter)
 		return 1;
-	pgscale_cycles_moment(&now);
+	cycles_moment(&now);
 	return (double) (int64) (now.cycles - since->cycles) / (now.ns - since->ns);
 }
