@@ -31,11 +31,11 @@
 #include "storage/shmem.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
-#include "utils/tuplestore.h"
 
 #include "base/extension_function.h"
 #include "base/pg_compat.h"
 #include "base/preload.h"
+#include "base/row_builder.h"
 #include "base/server_settings.h"
 #include "base/timer.h"
 #include "base/units.h"
@@ -312,18 +312,14 @@ tell_published(PgscaleHealth *health, const char *published)
 static void
 health_put(ReturnSetInfo *rsinfo, const char *name, const PgscaleHealth *health)
 {
-	Datum		values[5] = {0};
-	bool		nulls[5] = {0};
+	PgscaleRow	row = {0};
 
-	values[0] = CStringGetTextDatum(name);
-	values[1] = BoolGetDatum(health->state != PGSCALE_HEALTH_OFF);
-	values[2] = CStringGetTextDatum(states[health->state]);
-	values[3] = CStringGetTextDatum(health->reason);
-	if (health->action)
-		values[4] = CStringGetTextDatum(health->action);
-	else
-		nulls[4] = true;
-	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	pgscale_row_text(&row, name);
+	pgscale_row_bool(&row, health->state != PGSCALE_HEALTH_OFF);
+	pgscale_row_text(&row, states[health->state]);
+	pgscale_row_text(&row, health->reason);
+	pgscale_row_text(&row, health->action);
+	pgscale_row_end(&row, rsinfo);
 }
 
 /* pgscale_internal.health(): works without preload, where that is the finding. */

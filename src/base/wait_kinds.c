@@ -17,10 +17,10 @@
 #include "lib/stringinfo.h"
 #include "storage/lwlock.h"
 #include "utils/builtins.h"
-#include "utils/tuplestore.h"
 #include "utils/wait_event.h"
 
 #include "base/pg_compat.h"
+#include "base/row_builder.h"
 #include "base/wait_events.h"
 #include "base/wait_kinds.h"
 
@@ -363,8 +363,7 @@ pgscale_wait_kinds(PG_FUNCTION_ARGS)
 	{
 		const char *type = NULL;
 		const char *events = kind == PGSCALE_KIND_CPU ? "CPU" : "others";
-		Datum		values[3];
-		bool		nulls[3] = {false};
+		PgscaleRow	row = {0};
 
 		for (int i = 0; i < lengthof(class_names); i++)
 			if (class_names[i].wait == kind)
@@ -378,12 +377,10 @@ pgscale_wait_kinds(PG_FUNCTION_ARGS)
 					break;
 			}
 
-		values[0] = CStringGetTextDatum(kind_names[kind]);
-		values[1] = type ? CStringGetTextDatum(type) : (Datum) 0;
-		values[2] = events ? CStringGetTextDatum(events) : (Datum) 0;
-		nulls[1] = !type;
-		nulls[2] = !events;
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+		pgscale_row_text(&row, kind_names[kind]);
+		pgscale_row_text(&row, type);
+		pgscale_row_text(&row, events);
+		pgscale_row_end(&row, rsinfo);
 	}
 	return (Datum) 0;
 }

@@ -24,15 +24,19 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
-#include "utils/tuplestore.h"
 
 #include "base/lock_waits.h"
 #include "base/pg_compat.h"
+#include "base/row_builder.h"
 #include "base/wait_events.h"
 #include "blockers/blockers.h"
 
 /* Of a long queue, the last one has as many in its way as there are. */
 #define MOST_BLOCKERS	100
+
+/* Columns of a wait, and which of them is the kind of the lock. */
+#define WAIT_COLUMNS	9
+#define LOCK_TYPE		3
 
 PG_FUNCTION_INFO_V1(pgscale_lock_waits);
 
@@ -188,34 +192,33 @@ longest_waiter(const PgscaleLockWaits *waits, int node)
 	return longest;
 }
 
+/* What it waits for: WAIT_COLUMNS columns. */
 static void
-put_wait(Forest *forest, const PgscaleLockWaiter *waiter, Datum *values, bool *nulls)
+put_wait(PgscaleRow *row, const Forest *forest, const PgscaleLockWaiter *waiter)
 {
 	const LOCKTAG *tag = &forest->waits->locks[waiter->lock].tag;
-	const char *target = lock_target(tag);
 	Oid			database = InvalidOid;
-	Oid			relation = lock_relation(waiter, tag, &database);
-	TimestampTz since = waiter->since;
+	const Oid	relation = lock_relation(waiter, tag, &database);
+	const TimestampTz since = waiter->since;
 
-	values[0] = Int32GetDatum(waiter->pid);
+	pgscale_row_int4(row, waiter->pid);
 	/* It is reported a moment after the wait has begun. */
-	values[1] = TimestampTzGetDatum(since);
-	nulls[1] = since == 0;
-	values[2] = Float8GetDatum(since != 0 && since < forest->now ? (forest->now - since) / 1000.0 : 0);
-	values[3] = CStringGetTextDatum(tag->locktag_type <= LOCKTAG_LAST_TYPE ?
-									LockTagTypeNames[tag->locktag_type] : "unknown");
-	values[4] = CStringGetTextDatum(GetLockmodeName(tag->locktag_lockmethodid, waiter->mode));
-	values[5] = ObjectIdGetDatum(database);
-	values[6] = ObjectIdGetDatum(relation);
-	nulls[5] = nulls[6] = !OidIsValid(relation);
-	if (target)
-		values[7] = CStringGetTextDatum(target);
-	else
-		nulls[7] = true;
-	if (waiter->row_known)
-		values[8] = CStringGetTextDatum(lock_target(&waiter->row));
-	else
-		nulls[8] = true;
+	pgscale_row_timestamp(row, since);
+	pgscale_row_float8(row, since != 0 && since < forest->now ? (forest->now - since) / 1000.0 : 0);
+	pgscale_row_text(row, tag->locktag_type <= LOCKTAG_LAST_TYPE ? LockTagTypeNames[tag->locktag_type] : "unknown");
+	pgscale_row_text(row, GetLockmodeName(tag->locktag_lockmethodid, waiter->mode));
+	pgscale_row_put(row, ObjectIdGetDatum(database), !OidIsValid(relation));
+	pgscale_row_oid(row, relation);
+	pgscale_row_text(row, lock_target(tag));
+	pgscale_row_text(row, waiter->row_known ? lock_target(&waiter->row) : NULL);
+}
+
+/* The same columns of a transaction that waits for no lock: in lock_type, what else it waits for. */
+static void
+put_other_wait(PgscaleRow *row, const PgscaleLockNode *node)
+{
+	for (int i = 0; i < WAIT_COLUMNS; i++)
+		pgscale_row_text(row, i == LOCK_TYPE && node->other_wait != 0 ? pgscale_wait_event_name(node->other_wait) : NULL);
 }
 
 static void
@@ -224,33 +227,21 @@ put_node(ReturnSetInfo *rsinfo, Forest *forest, int number, int depth)
 	const PgscaleLockNode *node = &forest->waits->nodes[number];
 	const PgscaleLockNode *root = &forest->waits->nodes[node->root];
 	const PgscaleLockWaiter *waiter = longest_waiter(forest->waits, number);
-	Datum		values[17] = {0};
-	bool		nulls[17] = {0};
+	PgscaleRow	row = {0};
 
-	values[0] = Int32GetDatum(node->pid);
-	nulls[0] = node->pid == 0;
-	values[1] = TransactionIdGetDatum(node->xid);
-	nulls[1] = node->pid != 0;
-	values[2] = Int32GetDatum(depth);
-	values[3] = Int32GetDatum(forest->behind[number]);
-	values[4] = BoolGetDatum(forest->cycle[number]);
+	pgscale_row_pid(&row, node->pid);
+	pgscale_row_put(&row, TransactionIdGetDatum(node->xid), node->pid != 0);
+	pgscale_row_int4(&row, depth);
+	pgscale_row_int4(&row, forest->behind[number]);
+	pgscale_row_bool(&row, forest->cycle[number]);
 	if (waiter)
-		put_wait(forest, waiter, &values[5], &nulls[5]);
+		put_wait(&row, forest, waiter);
 	else
-	{
-		memset(&nulls[5], true, 9 * sizeof(bool));
-		if (node->other_wait != 0)
-		{
-			values[8] = CStringGetTextDatum(pgscale_wait_event_name(node->other_wait));
-			nulls[8] = false;
-		}
-	}
-	values[14] = blocked_by(forest, number);
-	values[15] = Int32GetDatum(root->pid);
-	nulls[15] = root->pid == 0;
-	values[16] = TransactionIdGetDatum(root->xid);
-	nulls[16] = root->pid != 0;
-	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+		put_other_wait(&row, node);
+	pgscale_row_put(&row, blocked_by(forest, number), false);
+	pgscale_row_pid(&row, root->pid);
+	pgscale_row_put(&row, TransactionIdGetDatum(root->xid), root->pid != 0);
+	pgscale_row_end(&row, rsinfo);
 }
 
 /* Does any process wait here, or for it? */

@@ -37,7 +37,6 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "funcapi.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
@@ -51,6 +50,7 @@
 #include "base/lock_waits.h"
 #include "base/pg_compat.h"
 #include "base/processes.h"
+#include "base/row_builder.h"
 #include "base/texts.h"
 #include "base/timer.h"
 #include "base/units.h"
@@ -447,20 +447,14 @@ static Datum
 end_process(FunctionCallInfo fcinfo, Action action, bool only_idle)
 {
 	Target		target;
-	TupleDesc	desc;
-	Datum		values[3];
-	bool		nulls[3] = {0};
+	PgscaleRow	row = {0};
 	bool		done = false;
-	char	   *what;
+	const char *what = end_target(&target, PG_GETARG_INT32(0), action, PG_GETARG_BOOL(1), only_idle, &done);
 
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
-	what = end_target(&target, PG_GETARG_INT32(0), action, PG_GETARG_BOOL(1), only_idle, &done);
-
-	values[0] = Int32GetDatum(target.pid);
-	values[1] = BoolGetDatum(done);
-	values[2] = CStringGetTextDatum(what);
-	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
+	pgscale_row_int4(&row, target.pid);
+	pgscale_row_bool(&row, done);
+	pgscale_row_text(&row, what);
+	return pgscale_row_result(&row, fcinfo);
 }
 
 /* pgscale.cancel(pid, root): one row.  Errors: of processes that may not be ended, and those of pg_cancel_backend(). */

@@ -24,9 +24,9 @@
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
-#include "utils/tuplestore.h"
 
 #include "base/pg_compat.h"
+#include "base/row_builder.h"
 #include "base/wilson_interval.h"
 #include "buffer_usage/buffer_usage.h"
 
@@ -65,16 +65,14 @@ pgscale_buffer_usage(PG_FUNCTION_ARGS)
 	for (int count = 0; count < lengthof(usage.of); count++)
 	{
 		const PgscaleUsageCounts *of = &usage.of[count];
-		Datum		values[] = {
-			Int32GetDatum(count),
-			Int64GetDatum(of->buffers),
-			Float8GetDatum((double) of->buffers / usage.buffers),
-			Int64GetDatum(of->dirty),
-			Int64GetDatum(of->pinned)
-		};
-		bool		nulls[lengthof(values)] = {count == PGSCALE_NO_PAGE};
+		PgscaleRow	row = {0};
 
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+		pgscale_row_put(&row, Int32GetDatum(count), count == PGSCALE_NO_PAGE);
+		pgscale_row_int8(&row, of->buffers);
+		pgscale_row_float8(&row, (double) of->buffers / usage.buffers);
+		pgscale_row_int8(&row, of->dirty);
+		pgscale_row_int8(&row, of->pinned);
+		pgscale_row_end(&row, rsinfo);
 	}
 	return (Datum) 0;
 }
@@ -128,19 +126,17 @@ pgscale_buffer_usage_sample(PG_FUNCTION_ARGS)
 	for (int count = 0; count < lengthof(usage.of); count++)
 	{
 		const PgscaleUsageCounts *of = &usage.of[count];
-		const PgscaleInterval share = pgscale_wilson_interval(of->buffers, usage.buffers);
-		Datum		values[] = {
-			Int32GetDatum(count),
-			Int64GetDatum((int64) rint(of->buffers * scale)),
-			Float8GetDatum((double) of->buffers / usage.buffers),
-			Float8GetDatum(share.low),
-			Float8GetDatum(share.high),
-			Int64GetDatum((int64) rint(of->dirty * scale)),
-			Int64GetDatum((int64) rint(of->pinned * scale))
-		};
-		bool		nulls[lengthof(values)] = {count == PGSCALE_NO_PAGE};
+		const PgscaleInterval interval = pgscale_wilson_interval(of->buffers, usage.buffers);
+		PgscaleRow	row = {0};
 
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+		pgscale_row_put(&row, Int32GetDatum(count), count == PGSCALE_NO_PAGE);
+		pgscale_row_int8(&row, (int64) rint(of->buffers * scale));
+		pgscale_row_float8(&row, (double) of->buffers / usage.buffers);
+		pgscale_row_float8(&row, interval.low);
+		pgscale_row_float8(&row, interval.high);
+		pgscale_row_int8(&row, (int64) rint(of->dirty * scale));
+		pgscale_row_int8(&row, (int64) rint(of->pinned * scale));
+		pgscale_row_end(&row, rsinfo);
 	}
 	return (Datum) 0;
 }

@@ -19,7 +19,6 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
@@ -32,6 +31,7 @@
 #include "utils/timestamp.h"
 
 #include "base/preload.h"
+#include "base/row_builder.h"
 #include "base/timer.h"
 #include "buffer_usage/buffer_usage.h"
 
@@ -231,35 +231,25 @@ clock_sweep_reason(const Sweep *s)
 Datum
 pgscale_clock_sweep(PG_FUNCTION_ARGS)
 {
-	TupleDesc	desc;
+	const bool	unknown = !pgscale_preload_done();
+	PgscaleRow	row = {0};
 	Sweep		s;
-	Datum		values[13];
-	bool		nulls[13] = {0};
-	int			i = 0;
 
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
 	clock_sweep_look(&s);
-
-	values[i++] = Int32GetDatum(NBuffers);
-	values[i++] = Int64GetDatum((int64) (s.now.hand / NBuffers));
-	values[i++] = Int32GetDatum((int32) (s.now.hand % NBuffers));
-	nulls[i] = nulls[i + 1] = nulls[i + 2] = !pgscale_preload_done();
-	values[i++] = TimestampTzGetDatum(s.since);
-	values[i++] = Int64GetDatum(s.ticks);
-	values[i++] = Int64GetDatum(s.allocations);
-	nulls[i] = s.allocations <= 0;
-	values[i++] = Float8GetDatum(s.allocations > 0 ? (double) s.ticks / s.allocations : 0);
-	nulls[i] = s.ticks <= 0;
-	values[i++] = Float8GetDatum(s.ticks > 0 ? s.ns / 1e9 * NBuffers / s.ticks : 0);
-	values[i++] = Float8GetDatum(s.unused);
-	values[i++] = Float8GetDatum(s.zero);
-	values[i++] = Float8GetDatum(s.maximum);
-	nulls[i] = s.expected == 0;
-	values[i++] = Float8GetDatum(s.expected);
-	values[i++] = CStringGetTextDatum(clock_sweep_reason(&s));
-
-	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
+	pgscale_row_int4(&row, NBuffers);
+	pgscale_row_int8(&row, s.now.hand / NBuffers);
+	pgscale_row_int4(&row, s.now.hand % NBuffers);
+	pgscale_row_put(&row, TimestampTzGetDatum(s.since), unknown);
+	pgscale_row_put(&row, Int64GetDatum(s.ticks), unknown);
+	pgscale_row_put(&row, Int64GetDatum(s.allocations), unknown);
+	pgscale_row_float8(&row, s.allocations > 0 ? (double) s.ticks / s.allocations : NAN);
+	pgscale_row_float8(&row, s.ticks > 0 ? s.ns / 1e9 * NBuffers / s.ticks : NAN);
+	pgscale_row_float8(&row, s.unused);
+	pgscale_row_float8(&row, s.zero);
+	pgscale_row_float8(&row, s.maximum);
+	pgscale_row_put(&row, Float8GetDatum(s.expected), s.expected == 0);
+	pgscale_row_text(&row, clock_sweep_reason(&s));
+	return pgscale_row_result(&row, fcinfo);
 }
 
 void

@@ -22,10 +22,10 @@
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "utils/builtins.h"
-#include "utils/tuplestore.h"
 
 #include "base/pg_compat.h"
 #include "base/relation_files.h"
+#include "base/row_builder.h"
 #include "base/shared_buffers.h"
 
 /* Headers between two looks for an interrupt. */
@@ -193,29 +193,22 @@ pgscale_relation_buffers(PG_FUNCTION_ARGS)
 	{
 		const int64 bytes = fork->buffers * BLCKSZ;
 		const int64 size = fork_bytes(fork->key);
-		Datum		values[] = {
-			ObjectIdGetDatum(fork->key.locator.dbOid),
-			ObjectIdGetDatum(fork->relation),
-			ObjectIdGetDatum(fork->key.locator.relNumber),
-			ObjectIdGetDatum(fork->key.locator.spcOid),
-			CStringGetTextDatum(forkNames[fork->key.fork]),
-			Int64GetDatum(fork->buffers),
-			Int64GetDatum(bytes),
-			Int64GetDatum(fork->dirty),
-			Float8GetDatum((double) fork->usage / fork->buffers),
-			Float8GetDatum(size > 0 ? Min((double) bytes / size, 1) : 0),
-			Float8GetDatum(fork->score / Max(fork->known, 1)),
-			Int64GetDatum(fork->may_leave)
-		};
-		bool		nulls[lengthof(values)] = {
-			[1] = !OidIsValid(fork->relation),
-			[9] = size <= 0,
-			[10] = fork->known == 0,
-			[11] = fork->known == 0
-		};
+		PgscaleRow	row = {0};
 
 		CHECK_FOR_INTERRUPTS();
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+		pgscale_row_put(&row, ObjectIdGetDatum(fork->key.locator.dbOid), false);
+		pgscale_row_oid(&row, fork->relation);
+		pgscale_row_oid(&row, fork->key.locator.relNumber);
+		pgscale_row_oid(&row, fork->key.locator.spcOid);
+		pgscale_row_text(&row, forkNames[fork->key.fork]);
+		pgscale_row_int8(&row, fork->buffers);
+		pgscale_row_int8(&row, bytes);
+		pgscale_row_int8(&row, fork->dirty);
+		pgscale_row_float8(&row, (double) fork->usage / fork->buffers);
+		pgscale_row_float8(&row, size > 0 ? Min((double) bytes / size, 1) : NAN);
+		pgscale_row_float8(&row, fork->known > 0 ? fork->score / fork->known : NAN);
+		pgscale_row_put(&row, Int64GetDatum(fork->may_leave), fork->known == 0);
+		pgscale_row_end(&row, rsinfo);
 	}
 	forks_destroy(forks);
 	return (Datum) 0;

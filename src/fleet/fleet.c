@@ -27,6 +27,7 @@
 #include "utils/timestamp.h"
 
 #include "base/node_name.h"
+#include "base/row_builder.h"
 #include "fleet/fleet.h"
 
 PG_FUNCTION_INFO_V1(pgscale_node_identity);
@@ -62,22 +63,14 @@ standby_lag(double *lag_s)
 Datum
 pgscale_node_identity(PG_FUNCTION_ARGS)
 {
-	TupleDesc	desc;
-	Datum		values[4] = {0};
-	bool		nulls[4] = {0};
+	PgscaleRow	row = {0};
 	double		lag_s;
 
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
-
-	values[0] = CStringGetTextDatum(pgscale_node_name());
-	values[1] = Int64GetDatum((int64) GetSystemIdentifier());
-	values[2] = CStringGetTextDatum(RecoveryInProgress() ? "standby" : "primary");
-	nulls[3] = !RecoveryInProgress() || !standby_lag(&lag_s);
-	if (!nulls[3])
-		values[3] = Float8GetDatum(lag_s);
-
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
+	pgscale_row_text(&row, pgscale_node_name());
+	pgscale_row_int8(&row, GetSystemIdentifier());
+	pgscale_row_text(&row, RecoveryInProgress() ? "standby" : "primary");
+	pgscale_row_float8(&row, RecoveryInProgress() && standby_lag(&lag_s) ? lag_s : NAN);
+	return pgscale_row_result(&row, fcinfo);
 }
 
 /* pgscale_internal.node_manager(): the software that sets the settings of this server in place of ALTER SYSTEM, or NULL. */

@@ -27,12 +27,12 @@
 #include "storage/bufmgr.h"
 #include "storage/bufpage.h"
 #include "utils/builtins.h"
-#include "utils/tuplestore.h"
 
 #include "base/lwlock_state.h"
 #include "base/pg_compat.h"
 #include "base/processes.h"
 #include "base/relation_files.h"
+#include "base/row_builder.h"
 #include "base/shared_buffers.h"
 #include "base/wait_events.h"
 
@@ -154,26 +154,21 @@ static void
 put_buffer(ReturnSetInfo *rsinfo, const HotBuffer *hot, int waiters)
 {
 	const PgscaleLwlock *lock = &hot->lock;
-	Datum		values[] = {
-		Int32GetDatum(hot->buf + 1),
-		ObjectIdGetDatum(hot->page.locator.dbOid),
-		ObjectIdGetDatum(hot->relation),
-		ObjectIdGetDatum(hot->page.locator.relNumber),
-		ObjectIdGetDatum(hot->page.locator.spcOid),
-		CStringGetTextDatum(forkNames[hot->page.fork]),
-		Int64GetDatum((int64) hot->page.block),
-		CStringGetTextDatum(hot->kind ? hot->kind : ""),
-		CStringGetTextDatum(lock->exclusive ? "exclusive" : lock->share_exclusive ? "share exclusive" : "shared"),
-		Int32GetDatum(lock->exclusive ? 1 : (int32) lock->shared + lock->share_exclusive),
-		Int32GetDatum(waiters)
-	};
-	bool		nulls[lengthof(values)] = {
-		[2] = !OidIsValid(hot->relation),
-		[7] = !hot->kind,
-		[8] = !lock->exclusive && !lock->share_exclusive && lock->shared == 0
-	};
+	PgscaleRow	row = {0};
 
-	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	pgscale_row_int4(&row, hot->buf + 1);
+	pgscale_row_put(&row, ObjectIdGetDatum(hot->page.locator.dbOid), false);
+	pgscale_row_oid(&row, hot->relation);
+	pgscale_row_oid(&row, hot->page.locator.relNumber);
+	pgscale_row_oid(&row, hot->page.locator.spcOid);
+	pgscale_row_text(&row, forkNames[hot->page.fork]);
+	pgscale_row_int8(&row, hot->page.block);
+	pgscale_row_text(&row, hot->kind);
+	pgscale_row_text(&row, lock->exclusive ? "exclusive" : lock->share_exclusive ? "share exclusive" :
+					 lock->shared > 0 ? "shared" : NULL);
+	pgscale_row_int4(&row, lock->exclusive ? 1 : (int32) lock->shared + lock->share_exclusive);
+	pgscale_row_int4(&row, waiters);
+	pgscale_row_end(&row, rsinfo);
 }
 
 /*

@@ -35,12 +35,12 @@
 #include "storage/shmem.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
-#include "utils/tuplestore.h"
 
 #include "base/change_count.h"
 #include "base/lwlock_state.h"
 #include "base/pg_compat.h"
 #include "base/preload.h"
+#include "base/row_builder.h"
 #include "base/timer.h"
 #include "base/units.h"
 #include "lwlocks/lwlocks.h"
@@ -251,24 +251,22 @@ put_lock(ReturnSetInfo *rsinfo, int tranche, int number, const Counts *counts, T
 {
 	const LockCounts *lock = &counts->locks[ranges[tranche].first + number];
 	const TrancheCounts *of = &counts->tranches[tranche];
-	Datum		values[] = {
-		Int32GetDatum(tranche),
-		CStringGetTextDatum(pgscale_lwlock_tranche_name(tranche)),
-		Int32GetDatum(number),
-		Int64GetDatum((int64) of->ticks),
-		Int64GetDatum((int64) lock->waited),
-		Int64GetDatum((int64) lock->exclusive),
-		Int64GetDatum((int64) lock->shared),
-		Float8GetDatum(lock->wait_ns / 1e6),
-		Float8GetDatum(of->ns > 0 ? (double) lock->wait_ns / of->ns : 0),
-		Int64GetDatum((int64) counts->looks),
-		Int64GetDatum((int64) lock->looked_exclusive),
-		Int64GetDatum((int64) lock->looked_shared),
-		TimestampTzGetDatum(reset_at)
-	};
-	bool		nulls[lengthof(values)] = {[8] = of->ns == 0};
+	PgscaleRow	row = {0};
 
-	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	pgscale_row_int4(&row, tranche);
+	pgscale_row_text(&row, pgscale_lwlock_tranche_name(tranche));
+	pgscale_row_int4(&row, number);
+	pgscale_row_int8(&row, of->ticks);
+	pgscale_row_int8(&row, lock->waited);
+	pgscale_row_int8(&row, lock->exclusive);
+	pgscale_row_int8(&row, lock->shared);
+	pgscale_row_float8(&row, lock->wait_ns / 1e6);
+	pgscale_row_float8(&row, of->ns > 0 ? (double) lock->wait_ns / of->ns : NAN);
+	pgscale_row_int8(&row, counts->looks);
+	pgscale_row_int8(&row, lock->looked_exclusive);
+	pgscale_row_int8(&row, lock->looked_shared);
+	pgscale_row_timestamp(&row, reset_at);
+	pgscale_row_end(&row, rsinfo);
 }
 
 static bool
@@ -339,28 +337,20 @@ put_tranche(ReturnSetInfo *rsinfo, int tranche, const Counts *counts, TimestampT
 	const Range *range = &ranges[tranche];
 	const bool	last = tranche == PGSCALE_LWLOCK_TRANCHES - 1;
 	int			busiest;
-	double		skew = skew_of(range, counts, &busiest);
-	Datum		values[] = {
-		Int32GetDatum(tranche),
-		CStringGetTextDatum(last ? "other" : pgscale_lwlock_tranche_name(tranche)),
-		Int32GetDatum(range->count),
-		Int64GetDatum((int64) of->ticks),
-		Float8GetDatum(of->wait_ns / 1e6),
-		Float8GetDatum((double) of->wait_ns / of->ns),
-		Int32GetDatum(busiest),
-		Float8GetDatum(skew),
-		CStringGetTextDatum(tranche_reason(tranche)),
-		TimestampTzGetDatum(reset_at)
-	};
-	bool		nulls[lengthof(values)] = {
-		[0] = last,
-		[2] = range->count == 0,
-		[6] = range->count == 0 || busiest < 0,
-		[7] = skew == 0 || range->count == 1,
-		[8] = range->count > 0
-	};
+	const double skew = skew_of(range, counts, &busiest);
+	PgscaleRow	row = {0};
 
-	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	pgscale_row_put(&row, Int32GetDatum(tranche), last);
+	pgscale_row_text(&row, last ? "other" : pgscale_lwlock_tranche_name(tranche));
+	pgscale_row_put(&row, Int32GetDatum(range->count), range->count == 0);
+	pgscale_row_int8(&row, of->ticks);
+	pgscale_row_float8(&row, of->wait_ns / 1e6);
+	pgscale_row_float8(&row, (double) of->wait_ns / of->ns);
+	pgscale_row_put(&row, Int32GetDatum(busiest), range->count == 0 || busiest < 0);
+	pgscale_row_put(&row, Float8GetDatum(skew), skew == 0 || range->count == 1);
+	pgscale_row_text(&row, range->count > 0 ? NULL : tranche_reason(tranche));
+	pgscale_row_timestamp(&row, reset_at);
+	pgscale_row_end(&row, rsinfo);
 }
 
 /* pgscale_internal.lwlock_tranches(): one row a tranche that was waited for. */

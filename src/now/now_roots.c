@@ -20,11 +20,11 @@
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
-#include "utils/tuplestore.h"
 
 #include "base/lock_waits.h"
 #include "base/pg_compat.h"
 #include "base/processes.h"
+#include "base/row_builder.h"
 
 #define MAX_ROOTS			5
 
@@ -219,33 +219,26 @@ put_root(ReturnSetInfo *rsinfo, const PgscaleLockWaits *waits, const RootSum *su
 	Oid			database = InvalidOid;
 	const Oid	relation = pgscale_lock_waits_relation(sum->tag, &database);
 	const bool	known = OidIsValid(relation);
-	const TimestampTz start = transaction_start(node);
-	Datum		values[] = {
-		Int32GetDatum(node->pid),
-		TransactionIdGetDatum(node->xid),
-		Int32GetDatum(sum->waiters),
-		Int32GetDatum(sum->rows),
-		Float8GetDatum(ms_since(sum->since, now)),
-		CStringGetTextDatum(sum->tag->locktag_type <= LOCKTAG_LAST_TYPE ?
-							LockTagTypeNames[sum->tag->locktag_type] : "unknown"),
-		ObjectIdGetDatum(database),
-		ObjectIdGetDatum(relation),
-		BoolGetDatum(node->waiter >= 0),
-		TimestampTzGetDatum(start),
-		Int32GetDatum(sum->maintenance),
-		Float8GetDatum(ms_since(sum->first_since, now)),
-		Int32GetDatum(count_holders(waits, sum->gate)),
-		Int32GetDatum(waits->nodes[sum->gate].pid),
-		Int32GetDatum(sum->first_level == 1 ? count_behind_gate(waits, sum->gate) : 0),
-		Float8GetDatum(ms_since(sum->queue_since, now)),
-		Float8GetDatum(ms_since(sum->row_since, now)),
-	};
-	bool		nulls[lengthof(values)] = {
-		node->pid == 0, node->pid != 0, false, false, false, false, !known, !known, false, start == 0, false, false, false, false, false,
-		sum->queue_since == DT_NOEND, sum->row_since == DT_NOEND
-	};
+	PgscaleRow	row = {0};
 
-	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	pgscale_row_pid(&row, node->pid);
+	pgscale_row_put(&row, TransactionIdGetDatum(node->xid), node->pid != 0);
+	pgscale_row_int4(&row, sum->waiters);
+	pgscale_row_int4(&row, sum->rows);
+	pgscale_row_float8(&row, ms_since(sum->since, now));
+	pgscale_row_text(&row, sum->tag->locktag_type <= LOCKTAG_LAST_TYPE ? LockTagTypeNames[sum->tag->locktag_type] : "unknown");
+	pgscale_row_put(&row, ObjectIdGetDatum(database), !known);
+	pgscale_row_oid(&row, relation);
+	pgscale_row_bool(&row, node->waiter >= 0);
+	pgscale_row_timestamp(&row, transaction_start(node));
+	pgscale_row_int4(&row, sum->maintenance);
+	pgscale_row_float8(&row, ms_since(sum->first_since, now));
+	pgscale_row_int4(&row, count_holders(waits, sum->gate));
+	pgscale_row_int4(&row, waits->nodes[sum->gate].pid);
+	pgscale_row_int4(&row, sum->first_level == 1 ? count_behind_gate(waits, sum->gate) : 0);
+	pgscale_row_float8(&row, sum->queue_since == DT_NOEND ? NAN : ms_since(sum->queue_since, now));
+	pgscale_row_float8(&row, sum->row_since == DT_NOEND ? NAN : ms_since(sum->row_since, now));
+	pgscale_row_end(&row, rsinfo);
 }
 
 /*

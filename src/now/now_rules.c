@@ -27,9 +27,9 @@
 #include "utils/builtins.h"
 #include "utils/json.h"
 #include "utils/jsonb.h"
-#include "utils/tuplestore.h"
 
 #include "base/pg_compat.h"
+#include "base/row_builder.h"
 #include "base/texts.h"
 #include "now/now_rules.h"
 
@@ -192,20 +192,17 @@ compare_findings(const void *a, const void *b)
 static void
 put_diagnosis(ReturnSetInfo *rsinfo, int rank, const PgscaleNowFinding *f)
 {
-	const char *texts[] = {f->rule, certainty_names[f->certainty], f->sentence, f->cure, f->risk};
-	Datum		values[8] = {Int32GetDatum(rank)};
-	bool		nulls[lengthof(values)] = {0};
+	PgscaleRow	row = {0};
 
-	for (int i = 0; i < lengthof(texts); i++)
-	{
-		nulls[1 + i] = texts[i] == NULL;
-		if (texts[i])
-			values[1 + i] = CStringGetTextDatum(texts[i]);
-	}
-	values[6] = Int32GetDatum(f->pid);
-	nulls[6] = f->pid == 0;
-	values[7] = DirectFunctionCall1(jsonb_in, CStringGetDatum(psprintf("{%s}", f->evidence.data)));
-	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	pgscale_row_int4(&row, rank);
+	pgscale_row_text(&row, f->rule);
+	pgscale_row_text(&row, certainty_names[f->certainty]);
+	pgscale_row_text(&row, f->sentence);
+	pgscale_row_text(&row, f->cure);
+	pgscale_row_text(&row, f->risk);
+	pgscale_row_pid(&row, f->pid);
+	pgscale_row_put(&row, DirectFunctionCall1(jsonb_in, CStringGetDatum(psprintf("{%s}", f->evidence.data))), false);
+	pgscale_row_end(&row, rsinfo);
 }
 
 /* pgscale_internal.now_findings(seen): what the rules find in that evidence; no row if all is usual. */

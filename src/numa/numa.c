@@ -33,9 +33,9 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
-#include "utils/tuplestore.h"
 
 #include "base/pg_compat.h"
+#include "base/row_builder.h"
 #include "base/shared_buffers.h"
 #include "base/wilson_interval.h"
 #include "numa/libnuma.h"
@@ -96,20 +96,19 @@ pgscale_numa_nodes(PG_FUNCTION_ARGS)
 	for (int i = 0; i < n; i++)
 	{
 		PgscaleNumaNode node;
-		Datum		values[6];
-		bool		nulls[lengthof(values)] = {0};
+		PgscaleRow	row = {0};
 
 		pgscale_numa_lib_node(nodes[i], &node);
 		for (int j = 0; j < n; j++)
 			distances[j] = Int32GetDatum(pgscale_numa_lib_distance(nodes[i], nodes[j]));
 
-		values[0] = Int32GetDatum(nodes[i]);
-		values[1] = Int32GetDatum(node.cpus);
-		values[2] = CStringGetTextDatum(node.cpu_list);
-		values[3] = Int64GetDatum(node.memory_bytes);
-		values[4] = Int64GetDatum(node.free_bytes);
-		values[5] = PointerGetDatum(construct_array(distances, n, INT4OID, sizeof(int32), true, TYPALIGN_INT));
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+		pgscale_row_int4(&row, nodes[i]);
+		pgscale_row_int4(&row, node.cpus);
+		pgscale_row_text(&row, node.cpu_list);
+		pgscale_row_int8(&row, node.memory_bytes);
+		pgscale_row_int8(&row, node.free_bytes);
+		pgscale_row_put(&row, PointerGetDatum(construct_array(distances, n, INT4OID, sizeof(int32), true, TYPALIGN_INT)), false);
+		pgscale_row_end(&row, rsinfo);
 	}
 	return (Datum) 0;
 }
@@ -182,10 +181,10 @@ look_at_some(const PgscaleNumaMapping *mapping, char *first, int64 pages, Places
 	}
 }
 
-static Datum
-four_decimals(double fraction)
+static void
+put_fraction(PgscaleRow *row, double fraction)
 {
-	return Float8GetDatum(rint(fraction * 1e4) / 1e4);
+	pgscale_row_float8(row, rint(fraction * 1e4) / 1e4);
 }
 
 /*
@@ -235,33 +234,34 @@ pgscale_numa_buffers(PG_FUNCTION_ARGS)
 		shown[nodes[i]] = true;
 	for (int at = 0; at <= NOWHERE; at++)
 	{
-		Datum		values[7];
-		bool		nulls[lengthof(values)] = {at == NOWHERE};
+		PgscaleRow	row = {0};
 
 		if (!shown[at] && places.pages[at] == 0)
 			continue;
-		values[0] = Int32GetDatum(at);
+		pgscale_row_put(&row, Int32GetDatum(at), at == NOWHERE);
 		if (sampled)
 		{
 			const double from = (double) seen / SAMPLE;
 			const double to = (double) (seen + places.pages[at]) / SAMPLE;
 			const PgscaleInterval interval = pgscale_wilson_interval(places.pages[at], SAMPLE);
 
-			values[1] = Int64GetDatum((int64) (rint(to * pages) - rint(from * pages)));
-			values[2] = Int64GetDatum((int64) (rint(to * bytes) - rint(from * bytes)));
-			values[3] = four_decimals((double) places.pages[at] / SAMPLE);
-			values[4] = four_decimals(interval.low);
-			values[5] = four_decimals(interval.high);
+			pgscale_row_int8(&row, (int64) (rint(to * pages) - rint(from * pages)));
+			pgscale_row_int8(&row, (int64) (rint(to * bytes) - rint(from * bytes)));
+			put_fraction(&row, (double) places.pages[at] / SAMPLE);
+			put_fraction(&row, interval.low);
+			put_fraction(&row, interval.high);
 			seen += places.pages[at];
 		}
 		else
 		{
-			values[1] = Int64GetDatum(places.pages[at]);
-			values[2] = Int64GetDatum(places.bytes[at]);
-			values[3] = values[4] = values[5] = four_decimals((double) places.bytes[at] / bytes);
+			pgscale_row_int8(&row, places.pages[at]);
+			pgscale_row_int8(&row, places.bytes[at]);
+			/* exact: the interval is the fraction */
+			for (int i = 0; i < 3; i++)
+				put_fraction(&row, (double) places.bytes[at] / bytes);
 		}
-		values[6] = BoolGetDatum(sampled);
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+		pgscale_row_bool(&row, sampled);
+		pgscale_row_end(&row, rsinfo);
 	}
 	return (Datum) 0;
 }

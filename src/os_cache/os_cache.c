@@ -41,11 +41,11 @@
 #include "utils/rel.h"
 #include "utils/relmapper.h"
 #include "utils/syscache.h"
-#include "utils/tuplestore.h"
 
 #include "base/kernel.h"
 #include "base/pg_compat.h"
 #include "base/relation_files.h"
+#include "base/row_builder.h"
 #include "os_cache/os_cache.h"
 
 /* What the kernel is asked to begin with in one go, in blocks. */
@@ -284,21 +284,18 @@ look_at_fork(const Storage *storage, ForkNumber number, PgscaleOsCacheBlocks *in
 static void
 put_fork(ReturnSetInfo *rsinfo, const Storage *storage, ForkNumber number, const Fork *fork)
 {
-	Datum		values[8];
-	bool		nulls[8] = {0};
+	const bool	unmarked = !fork->known || fork->kernel.dirty < 0;
+	PgscaleRow	row = {0};
 
-	values[0] = ObjectIdGetDatum(storage->relation);
-	values[1] = CStringGetTextDatum(forkNames[number]);
-	values[2] = Int64GetDatum(fork->size);
-	values[3] = Int64GetDatum(fork->buffers);
-	values[4] = Int64GetDatum(fork->kernel.cached);
-	values[5] = Int64GetDatum(fork->both);
-	values[6] = Int64GetDatum(fork->kernel.dirty);
-	values[7] = Int64GetDatum(fork->kernel.writeback);
-	nulls[4] = nulls[5] = !fork->known;
-	nulls[6] = nulls[7] = !fork->known || fork->kernel.dirty < 0;
-	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
-	pfree(DatumGetPointer(values[1]));
+	pgscale_row_oid(&row, storage->relation);
+	pgscale_row_text(&row, forkNames[number]);
+	pgscale_row_int8(&row, fork->size);
+	pgscale_row_int8(&row, fork->buffers);
+	pgscale_row_put(&row, Int64GetDatum(fork->kernel.cached), !fork->known);
+	pgscale_row_put(&row, Int64GetDatum(fork->both), !fork->known);
+	pgscale_row_put(&row, Int64GetDatum(fork->kernel.dirty), unmarked);
+	pgscale_row_put(&row, Int64GetDatum(fork->kernel.writeback), unmarked);
+	pgscale_row_end(&row, rsinfo);
 }
 
 /* pgscale_internal.relation_os_cache(relation): one row a fork; NULL: of all relations. */

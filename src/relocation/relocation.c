@@ -167,14 +167,12 @@ pgscale_relocation_progress(PG_FUNCTION_ARGS)
 		pgscale_row_text(&row, phase_words[progress->phase]);
 		pgscale_row_float8(&row, progress->total_bytes > 0 ?
 						   Min((double) progress->counts.copied_bytes / progress->total_bytes, 1) : 1);
-		pgscale_row_put(&row, Int64GetDatum(progress->counts.copied_bytes), false);
-		pgscale_row_put(&row, Int64GetDatum(progress->counts.recopied_blocks), false);
-		pgscale_row_put(&row, Int64GetDatum(progress->counts.wal_read_bytes), false);
-		pgscale_row_put(&row, Int64GetDatum(progress->counts.lock_tries), false);
-		if (progress->phase == PGSCALE_PHASE_COPYING && progress->counts.copied_bytes > 0)
-			pgscale_row_float8(&row, seconds_left(progress));
-		else
-			pgscale_row_put(&row, (Datum) 0, true);
+		pgscale_row_int8(&row, progress->counts.copied_bytes);
+		pgscale_row_int8(&row, progress->counts.recopied_blocks);
+		pgscale_row_int8(&row, progress->counts.wal_read_bytes);
+		pgscale_row_int8(&row, progress->counts.lock_tries);
+		pgscale_row_float8(&row, progress->phase == PGSCALE_PHASE_COPYING && progress->counts.copied_bytes > 0 ?
+						   seconds_left(progress) : NAN);
 		pgscale_row_text(&row, progress->held_back_by[0] == '\0' ? NULL : progress->held_back_by);
 		pgscale_row_end(&row, (ReturnSetInfo *) fcinfo->resultinfo);
 	}

@@ -571,8 +571,8 @@ put_entry(ReturnSetInfo *rsinfo, const PgscaleSamplerRoots *copy, int i)
 	pgscale_row_float8(&row, (double) entry->ns / 1e6);
 	pgscale_row_put(&row, Float8GetDatum((double) entry->idle_ns / 1e6), !process && i != EVICTED);
 	pgscale_row_put(&row, Int32GetDatum(entry->max_waiters), i == UNKNOWN);
-	pgscale_row_put(&row, TimestampTzGetDatum(entry->first_seen), false);
-	pgscale_row_put(&row, TimestampTzGetDatum(entry->last_seen), false);
+	pgscale_row_timestamp(&row, entry->first_seen);
+	pgscale_row_timestamp(&row, entry->last_seen);
 	pgscale_row_end(&row, rsinfo);
 }
 

@@ -22,7 +22,6 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
@@ -60,9 +59,9 @@ put_proc(ReturnSetInfo *rsinfo, const PgscaleProc *proc)
 	const bool	known = pgscale_wait_of(proc, &wait_event);
 	PgscaleRow	row = {0};
 
-	pgscale_row_put(&row, Int32GetDatum(proc->pid), false);
+	pgscale_row_int4(&row, proc->pid);
 	pgscale_row_text(&row, kind_name(proc));
-	pgscale_row_put(&row, Int32GetDatum(proc->leader_pid), proc->leader_pid == 0);
+	pgscale_row_pid(&row, proc->leader_pid);
 	pgscale_row_oid(&row, proc->datid);
 	pgscale_row_oid(&row, proc->userid);
 	pgscale_row_id(&row, pgscale_proc_running_queryid(proc));
@@ -135,32 +134,24 @@ connections_setting(const char *name)
 Datum
 pgscale_connections(PG_FUNCTION_ARGS)
 {
-	TupleDesc	desc;
 	Connections c;
 	PgscaleSamplerStats s = {0};
-	Datum		values[9] = {0};
-	bool		nulls[9] = {0};
-	int			i = 0;
+	PgscaleRow	row = {0};
 
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
 	connections_count(&c);
 	if (pgscale_preload_done())
 		pgscale_sampler_stats_copy(&s);
 
-	values[i++] = Int32GetDatum(c.used);
-	values[i++] = Int32GetDatum(c.active);
-	values[i++] = Int32GetDatum(c.idle);
-	values[i++] = Int32GetDatum(c.in_transaction);
-	values[i++] = Int32GetDatum(c.used - c.active - c.idle - c.in_transaction);
-	values[i++] = Int32GetDatum(connections_setting("superuser_reserved_connections") +
-								connections_setting("reserved_connections"));
-	values[i++] = Int32GetDatum(MaxConnections);
-	nulls[i] = nulls[i + 1] = s.connections_since == 0;
-	values[i++] = Int32GetDatum(Max(s.connections_peak, c.used));
-	values[i++] = TimestampTzGetDatum(s.connections_since);
-
-	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
+	pgscale_row_int4(&row, c.used);
+	pgscale_row_int4(&row, c.active);
+	pgscale_row_int4(&row, c.idle);
+	pgscale_row_int4(&row, c.in_transaction);
+	pgscale_row_int4(&row, c.used - c.active - c.idle - c.in_transaction);
+	pgscale_row_int4(&row, connections_setting("superuser_reserved_connections") + connections_setting("reserved_connections"));
+	pgscale_row_int4(&row, MaxConnections);
+	pgscale_row_put(&row, Int32GetDatum(Max(s.connections_peak, c.used)), s.connections_since == 0);
+	pgscale_row_timestamp(&row, s.connections_since);
+	return pgscale_row_result(&row, fcinfo);
 }
 
 /*

@@ -23,7 +23,6 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "catalog/pg_type.h"
 #include "funcapi.h"
 #include "miscadmin.h"
@@ -39,6 +38,7 @@
 
 #include "base/pg_compat.h"
 #include "base/preload.h"
+#include "base/row_builder.h"
 #include "base/server_settings.h"
 #include "base/timer.h"
 #include "base/units.h"
@@ -438,57 +438,44 @@ lateness_quantile(const PgscaleSamplerStats *s, double fraction)
 Datum
 pgscale_sampler_stats(PG_FUNCTION_ARGS)
 {
-	TupleDesc	desc;
 	PgscaleSamplerStats s;
 	PgscaleSamplerProfileTotals totals;
-	Datum		values[25] = {0};
-	bool		nulls[25] = {0};
+	PgscaleRow	row = {0};
 	Datum		classes[PGSCALE_LATENESS_CLASSES];
-	int			i = 0;
 
 	pgscale_preload_require();
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
-
 	pgscale_sampler_stats_copy(&s);
 	pgscale_sampler_profile_totals(&totals);
 	for (int c = 0; c < PGSCALE_LATENESS_CLASSES; c++)
 		classes[c] = Int64GetDatum((int64) s.lateness[c]);
 
-	nulls[i] = (s.pid == 0);
-	values[i++] = Int32GetDatum(s.pid);
-	values[i++] = Int64GetDatum((int64) s.starts);
-	nulls[i] = (s.period_ns == 0);
-	values[i++] = Float8GetDatum(s.period_ns / 1e6);
-	values[i++] = Int64GetDatum((int64) s.ticks);
-	values[i++] = Int64GetDatum((int64) s.missed);
-	nulls[i] = nulls[i + 1] = nulls[i + 2] = nulls[i + 3] = (s.ticks == 0);
-	values[i++] = Float8GetDatum(s.ticks ? s.lateness_ns / 1e3 / s.ticks : 0);
-	values[i++] = Float8GetDatum(lateness_quantile(&s, 0.5));
-	values[i++] = Float8GetDatum(lateness_quantile(&s, 0.99));
-	values[i++] = Float8GetDatum(s.lateness_max_ns / 1e3);
-	values[i++] = PointerGetDatum(construct_array(classes, PGSCALE_LATENESS_CLASSES,
-												  INT8OID, sizeof(int64),
-												  FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
-	values[i++] = Float8GetDatum(s.observed_ns / 1e6);
-	values[i++] = Float8GetDatum(s.active_ns / 1e6);
-	values[i++] = Float8GetDatum(s.in_transaction_ns / 1e6);
-	nulls[i] = nulls[i + 1] = (s.ticks == 0);
-	values[i++] = Float8GetDatum(s.ticks ? s.tick_ns / 1e3 / s.ticks : 0);
-	values[i++] = Float8GetDatum(s.tick_max_ns / 1e3);
-	values[i++] = Float8GetDatum(s.cpu_ns / 1e6);
-	nulls[i] = (s.observed_ns == 0);
-	values[i++] = Float8GetDatum(s.observed_ns ? (double) s.cpu_ns / s.observed_ns : 0);
-	values[i++] = Int64GetDatum((int64) totals.samples);
-	values[i++] = Float8GetDatum(totals.ns / 1e6);
-	values[i++] = Int32GetDatum(totals.used);
-	values[i++] = Int64GetDatum((int64) totals.evictions);
-	values[i++] = Int64GetDatum((int64) s.retries);
-	values[i++] = Int64GetDatum((int64) s.readings);
-	values[i++] = Int64GetDatum((int64) s.blocker_looks);
-	values[i++] = TimestampTzGetDatum(totals.reset_at);
-
-	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
+	pgscale_row_pid(&row, s.pid);
+	pgscale_row_int8(&row, s.starts);
+	pgscale_row_float8(&row, s.period_ns ? s.period_ns / 1e6 : NAN);
+	pgscale_row_int8(&row, s.ticks);
+	pgscale_row_int8(&row, s.missed);
+	pgscale_row_float8(&row, s.ticks ? s.lateness_ns / 1e3 / s.ticks : NAN);
+	pgscale_row_float8(&row, s.ticks ? lateness_quantile(&s, 0.5) : NAN);
+	pgscale_row_float8(&row, s.ticks ? lateness_quantile(&s, 0.99) : NAN);
+	pgscale_row_float8(&row, s.ticks ? s.lateness_max_ns / 1e3 : NAN);
+	pgscale_row_put(&row, PointerGetDatum(construct_array(classes, PGSCALE_LATENESS_CLASSES, INT8OID, sizeof(int64),
+														  FLOAT8PASSBYVAL, TYPALIGN_DOUBLE)), false);
+	pgscale_row_float8(&row, s.observed_ns / 1e6);
+	pgscale_row_float8(&row, s.active_ns / 1e6);
+	pgscale_row_float8(&row, s.in_transaction_ns / 1e6);
+	pgscale_row_float8(&row, s.ticks ? s.tick_ns / 1e3 / s.ticks : NAN);
+	pgscale_row_float8(&row, s.ticks ? s.tick_max_ns / 1e3 : NAN);
+	pgscale_row_float8(&row, s.cpu_ns / 1e6);
+	pgscale_row_float8(&row, s.observed_ns ? (double) s.cpu_ns / s.observed_ns : NAN);
+	pgscale_row_int8(&row, totals.samples);
+	pgscale_row_float8(&row, totals.ns / 1e6);
+	pgscale_row_int4(&row, totals.used);
+	pgscale_row_int8(&row, totals.evictions);
+	pgscale_row_int8(&row, s.retries);
+	pgscale_row_int8(&row, s.readings);
+	pgscale_row_int8(&row, s.blocker_looks);
+	pgscale_row_timestamp(&row, totals.reset_at);
+	return pgscale_row_result(&row, fcinfo);
 }
 
 static void

@@ -385,10 +385,10 @@ put_statement(ReturnSetInfo *rsinfo, const LongStatement *statement, const char 
 	pgscale_row_id(&row, statement->queryid);
 	pgscale_row_put(&row, ObjectIdGetDatum(statement->datid), false);
 	pgscale_row_put(&row, ObjectIdGetDatum(statement->userid), false);
-	pgscale_row_put(&row, TimestampTzGetDatum(statement->first_seen), false);
-	pgscale_row_put(&row, TimestampTzGetDatum(statement->last_seen), false);
+	pgscale_row_timestamp(&row, statement->first_seen);
+	pgscale_row_timestamp(&row, statement->last_seen);
 	pgscale_row_float8(&row, statement->last_us / 1000.0);
-	pgscale_row_put(&row, TimestampTzGetDatum(statement->longest_seen), false);
+	pgscale_row_timestamp(&row, statement->longest_seen);
 	pgscale_row_float8(&row, statement->longest_us / 1000.0);
 	pgscale_row_text(&row, pgscale_text_statement(query, len, encoding));
 	pgscale_row_end(&row, rsinfo);

@@ -29,7 +29,6 @@
 
 #include <math.h>
 
-#include "access/htup_details.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
@@ -38,12 +37,12 @@
 #include "storage/shmem.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
-#include "utils/tuplestore.h"
 
 #include "base/change_count.h"
 #include "base/evidence.h"
 #include "base/pg_compat.h"
 #include "base/preload.h"
+#include "base/row_builder.h"
 #include "base/server_counters.h"
 #include "base/server_settings.h"
 #include "base/timer.h"
@@ -78,8 +77,6 @@
 
 /* The view says that it does not work if there was no observation for that long. */
 #define SILENT_MS		10000
-
-#define COLUMNS			(PGSCALE_USL_COLUMNS + 6)
 
 typedef struct Class
 {
@@ -271,37 +268,28 @@ scalability_measurements(const Figures *figures, PgscaleScalabilityUslPoint *poi
 Datum
 pgscale_scalability(PG_FUNCTION_ARGS)
 {
-	TupleDesc	desc;
 	Figures		figures;
 	PgscaleScalabilityUslPoint points[CLASSES];
 	double		seconds[CLASSES];
 	int			count;
 	PgscaleScalabilityUsl usl = {0};
-	Datum		values[COLUMNS] = {0};
-	bool		nulls[COLUMNS] = {0};
-	int			i = PGSCALE_USL_COLUMNS;
+	PgscaleRow	row = {0};
 
 	pgscale_preload_require();
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
-
 	read_figures(&figures);
 	count = scalability_measurements(&figures, points, seconds);
 	if (count > 0)
 		pgscale_scalability_usl_fit(&usl, points, count);
 	else
 		strlcpy(usl.status, "insufficient range: nothing has been measured yet", sizeof(usl.status));
-	pgscale_scalability_usl_row(&usl, values, nulls);
-	nulls[i] = nulls[i + 1] = nulls[i + 2] = (figures.bucket_at == 0);
-	values[i++] = Float8GetDatum(figures.sessions);
-	values[i++] = Float8GetDatum(figures.transactions_per_s);
-	values[i++] = TimestampTzGetDatum(figures.bucket_at);
-	values[i++] = Int64GetDatum(figures.buckets);
-	values[i++] = Int64GetDatum(figures.discarded);
-	values[i++] = TimestampTzGetDatum((TimestampTz) pg_atomic_read_u64(&shared->reset_at));
-	Assert(i == COLUMNS);
-
-	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
+	pgscale_scalability_usl_row(&row, &usl);
+	pgscale_row_put(&row, Float8GetDatum(figures.sessions), figures.bucket_at == 0);
+	pgscale_row_put(&row, Float8GetDatum(figures.transactions_per_s), figures.bucket_at == 0);
+	pgscale_row_timestamp(&row, figures.bucket_at);
+	pgscale_row_int8(&row, figures.buckets);
+	pgscale_row_int8(&row, figures.discarded);
+	pgscale_row_timestamp(&row, (TimestampTz) pg_atomic_read_u64(&shared->reset_at));
+	return pgscale_row_result(&row, fcinfo);
 }
 
 /* pgscale_internal.scalability_points(): what the law is fitted to, a row a class. */
@@ -320,13 +308,12 @@ pgscale_scalability_points(PG_FUNCTION_ARGS)
 	count = scalability_measurements(&figures, points, seconds);
 	for (int i = 0; i < count; i++)
 	{
-		Datum		values[3];
-		bool		nulls[3] = {0};
+		PgscaleRow	row = {0};
 
-		values[0] = Float8GetDatum(points[i].n);
-		values[1] = Float8GetDatum(points[i].x);
-		values[2] = Float8GetDatum(seconds[i]);
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+		pgscale_row_float8(&row, points[i].n);
+		pgscale_row_float8(&row, points[i].x);
+		pgscale_row_float8(&row, seconds[i]);
+		pgscale_row_end(&row, rsinfo);
 	}
 	return (Datum) 0;
 }

@@ -12,16 +12,15 @@
 
 #include "postgres.h"
 
+#include "base/row_builder.h"
 #include "pgscale.h"
 #include "scalability/usl_fit.h"
 
 extern const PgscaleModule pgscale_scalability_module;
 
-/* usl_functions.c: what a fit looks like in SQL */
+/* usl_functions.c: a fit as a row */
 
-/* The columns of the type usl. */
-#define PGSCALE_USL_COLUMNS		14
-
-extern void pgscale_scalability_usl_row(const PgscaleScalabilityUsl *usl, Datum *values, bool *nulls);
+/* Adds the columns of the type usl. */
+extern void pgscale_scalability_usl_row(PgscaleRow *row, const PgscaleScalabilityUsl *usl);
 
 #endif							/* PGSCALE_SCALABILITY_H */

@@ -17,7 +17,6 @@
 
 #include <math.h>
 
-#include "access/htup_details.h"
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "fmgr.h"
@@ -25,6 +24,7 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 
+#include "base/row_builder.h"
 #include "scalability/scalability.h"
 
 #define MAX_POINTS		10000
@@ -42,29 +42,22 @@ PG_FUNCTION_INFO_V1(pgscale_usl_fit);
 PG_FUNCTION_INFO_V1(pgscale_usl_throughput);
 
 void
-pgscale_scalability_usl_row(const PgscaleScalabilityUsl *usl, Datum *values, bool *nulls)
+pgscale_scalability_usl_row(PgscaleRow *row, const PgscaleScalabilityUsl *usl)
 {
-	int			i = 0;
-
-	values[i++] = CStringGetTextDatum(usl->status);
-	for (int c = i; c <= 10; c++)
-		nulls[c] = !(c <= 4 ? usl->fitted : usl->peaked);
-	values[i++] = Float8GetDatum(usl->lambda);
-	values[i++] = Float8GetDatum(usl->sigma);
-	values[i++] = Float8GetDatum(usl->kappa);
-	nulls[i] = !usl->fitted || isnan(usl->r2);
-	values[i++] = Float8GetDatum(usl->r2);
-	values[i++] = Float8GetDatum(usl->peak_n);
-	values[i++] = Float8GetDatum(usl->peak_n_low);
-	values[i++] = Float8GetDatum(usl->peak_n_high);
-	values[i++] = Float8GetDatum(usl->peak_x);
-	values[i++] = Float8GetDatum(usl->peak_x_low);
-	values[i++] = Float8GetDatum(usl->peak_x_high);
-	values[i++] = Int32GetDatum(usl->points);
-	nulls[i] = nulls[i + 1] = (usl->points == 0);
-	values[i++] = Float8GetDatum(usl->min_n);
-	values[i++] = Float8GetDatum(usl->max_n);
-	Assert(i == PGSCALE_USL_COLUMNS);
+	pgscale_row_text(row, usl->status);
+	pgscale_row_put(row, Float8GetDatum(usl->lambda), !usl->fitted);
+	pgscale_row_put(row, Float8GetDatum(usl->sigma), !usl->fitted);
+	pgscale_row_put(row, Float8GetDatum(usl->kappa), !usl->fitted);
+	pgscale_row_float8(row, usl->fitted ? usl->r2 : NAN);
+	pgscale_row_put(row, Float8GetDatum(usl->peak_n), !usl->peaked);
+	pgscale_row_put(row, Float8GetDatum(usl->peak_n_low), !usl->peaked);
+	pgscale_row_put(row, Float8GetDatum(usl->peak_n_high), !usl->peaked);
+	pgscale_row_put(row, Float8GetDatum(usl->peak_x), !usl->peaked);
+	pgscale_row_put(row, Float8GetDatum(usl->peak_x_low), !usl->peaked);
+	pgscale_row_put(row, Float8GetDatum(usl->peak_x_high), !usl->peaked);
+	pgscale_row_int4(row, usl->points);
+	pgscale_row_put(row, Float8GetDatum(usl->min_n), usl->points == 0);
+	pgscale_row_put(row, Float8GetDatum(usl->max_n), usl->points == 0);
 }
 
 static void
@@ -118,15 +111,11 @@ usl_fit_points(FunctionCallInfo fcinfo, const Points *points)
 	Size		size = sizeof(PgscaleScalabilityUslPoint) * points->count;
 	PgscaleScalabilityUslPoint *sorted = memcpy(palloc(size), points->points, size);
 	PgscaleScalabilityUsl usl;
-	TupleDesc	desc;
-	Datum		values[PGSCALE_USL_COLUMNS] = {0};
-	bool		nulls[PGSCALE_USL_COLUMNS] = {0};
+	PgscaleRow	row = {0};
 
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
 	pgscale_scalability_usl_fit(&usl, sorted, points->count);
-	pgscale_scalability_usl_row(&usl, values, nulls);
-	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
+	pgscale_scalability_usl_row(&row, &usl);
+	return pgscale_row_result(&row, fcinfo);
 }
 
 /* usl_fit's transition: a point of which a coordinate is NULL does not count. */

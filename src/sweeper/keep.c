@@ -11,7 +11,6 @@
 
 #include <math.h>
 
-#include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/xact.h"
 #include "catalog/catalog.h"
@@ -331,11 +330,11 @@ pgscale_kept_relations(PG_FUNCTION_ARGS)
 		pgscale_row_put(&row, NameGetDatum(&kept->name), false);
 		pgscale_row_put(&row, ObjectIdGetDatum(kept->file.relNumber), !kept->found);
 		pgscale_row_float8(&row, kept->fraction);
-		pgscale_row_put(&row, Int64GetDatum(fraction_in_buffers(kept->fraction)), false);
+		pgscale_row_int8(&row, fraction_in_buffers(kept->fraction));
 		pgscale_row_put(&row, Int64GetDatum(held), held < 0);
-		pgscale_row_put(&row, Int64GetDatum((int64) (pgscale_sweeper_kept_stayed_at(place) - pgscale_sweeper_kept_list->stayed_before[place])), false);
+		pgscale_row_int8(&row, pgscale_sweeper_kept_stayed_at(place) - pgscale_sweeper_kept_list->stayed_before[place]);
 		pgscale_row_text(&row, describe_effect(kept));
-		pgscale_row_put(&row, TimestampTzGetDatum(pgscale_sweeper_kept_list->counted_since[place]), false);
+		pgscale_row_timestamp(&row, pgscale_sweeper_kept_list->counted_since[place]);
 		pgscale_row_end(&row, (ReturnSetInfo *) fcinfo->resultinfo);
 	}
 	return (Datum) 0;

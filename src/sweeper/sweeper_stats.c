@@ -72,20 +72,6 @@ int8_array(const uint64 *values, int n)
 	return PointerGetDatum(construct_array(elements, n, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
 }
 
-/* A count since the last reset, or of what cannot fall. */
-static void
-put_count(PgscaleRow *row, uint64 count)
-{
-	pgscale_row_put(row, Int64GetDatum((int64) count), false);
-}
-
-/* A time that is unknown as long as it is 0. */
-static void
-put_time(PgscaleRow *row, TimestampTz time)
-{
-	pgscale_row_put(row, TimestampTzGetDatum(time), time == 0);
-}
-
 /* For one row a worker: begins the result, and reads what counts at the last reset. */
 static void
 stats_begin(FunctionCallInfo fcinfo, PgscaleSweeperBase *base)
@@ -129,8 +115,8 @@ pgscale_sweeper_stats(PG_FUNCTION_ARGS)
 		for (int c = 0; c < PGSCALE_RUN_CLASSES; c++)
 			classes[c] = write->runs_by_pages[c] - write_base->runs_by_pages[c];
 
-		pgscale_row_put(&row, Int32GetDatum(n + 1), false);
-		pgscale_row_put(&row, Int32GetDatum(pgscale_sweeper_writers_running(s)), false);
+		pgscale_row_int4(&row, n + 1);
+		pgscale_row_int4(&row, pgscale_sweeper_writers_running(s));
 		pgscale_row_text(&row, modes[off ? pgscale_sweeper_settings.mode : s->mode]);
 		pgscale_row_text(&row, states[off ? PGSCALE_SWEEPER_OFF : s->state]);
 		if (off && s->no_memory && pgscale_sweeper_wanted())
@@ -138,39 +124,39 @@ pgscale_sweeper_stats(PG_FUNCTION_ARGS)
 		else
 			pgscale_row_text(&row, off ? pgscale_sweeper_reason(PGSCALE_SWEEPER_REASON_OFF, 0) :
 							 pgscale_sweeper_reason(s->reason, s->reason_number));
-		put_time(&row, s->state_change);
-		pgscale_row_put(&row, Int32GetDatum(s->buffers), false);
+		pgscale_row_timestamp(&row, s->state_change);
+		pgscale_row_int4(&row, s->buffers);
 		pgscale_row_put(&row, Int32GetDatum(s->low), off);
 		pgscale_row_put(&row, Int32GetDatum(s->high), off);
-		pgscale_row_put(&row, Int32GetDatum(s->ready), false);
+		pgscale_row_int4(&row, s->ready);
 
-		put_count(&row, sweep->ticks - sweep_base->ticks);
-		put_count(&row, sweep->scanned - sweep_base->scanned);
-		put_count(&row, sweep->decremented - sweep_base->decremented);
-		put_count(&row, sweep->supplied_clean - sweep_base->supplied_clean);
-		put_count(&row, sweep->supplied_written - sweep_base->supplied_written);
-		put_count(&row, sweep->consumed - sweep_base->consumed);
-		put_count(&row, sweep->reused - sweep_base->reused);
-		put_count(&row, sweep->queued - sweep_base->queued);
-		put_count(&row, sweep->starved - sweep_base->starved);
+		pgscale_row_int8(&row, sweep->ticks - sweep_base->ticks);
+		pgscale_row_int8(&row, sweep->scanned - sweep_base->scanned);
+		pgscale_row_int8(&row, sweep->decremented - sweep_base->decremented);
+		pgscale_row_int8(&row, sweep->supplied_clean - sweep_base->supplied_clean);
+		pgscale_row_int8(&row, sweep->supplied_written - sweep_base->supplied_written);
+		pgscale_row_int8(&row, sweep->consumed - sweep_base->consumed);
+		pgscale_row_int8(&row, sweep->reused - sweep_base->reused);
+		pgscale_row_int8(&row, sweep->queued - sweep_base->queued);
+		pgscale_row_int8(&row, sweep->starved - sweep_base->starved);
 
-		put_count(&row, write->runs - write_base->runs);
+		pgscale_row_int8(&row, write->runs - write_base->runs);
 		pgscale_row_put(&row, int8_array(classes, PGSCALE_RUN_CLASSES), false);
-		put_count(&row, write->written - write_base->written);
-		put_count(&row, write->neighbours - write_base->neighbours);
-		put_count(&row, write->skipped_pinned - write_base->skipped_pinned);
-		put_count(&row, write->skipped_locked - write_base->skipped_locked);
-		put_count(&row, write->skipped_wal - write_base->skipped_wal);
-		put_count(&row, write->skipped_changed - write_base->skipped_changed);
+		pgscale_row_int8(&row, write->written - write_base->written);
+		pgscale_row_int8(&row, write->neighbours - write_base->neighbours);
+		pgscale_row_int8(&row, write->skipped_pinned - write_base->skipped_pinned);
+		pgscale_row_int8(&row, write->skipped_locked - write_base->skipped_locked);
+		pgscale_row_int8(&row, write->skipped_wal - write_base->skipped_wal);
+		pgscale_row_int8(&row, write->skipped_changed - write_base->skipped_changed);
 		pgscale_row_float8(&row, (write->write_ns - write_base->write_ns) / 1e6);
-		put_count(&row, write->writeback_calls - write_base->writeback_calls);
+		pgscale_row_int8(&row, write->writeback_calls - write_base->writeback_calls);
 		pgscale_row_float8(&row, (write->writeback_ns - write_base->writeback_ns) / 1e6);
-		put_count(&row, write->wal_flushes - write_base->wal_flushes);
-		put_count(&row, sweep->errors - sweep_base->errors + write->errors - write_base->errors);
-		put_count(&row, backend_writes);
+		pgscale_row_int8(&row, write->wal_flushes - write_base->wal_flushes);
+		pgscale_row_int8(&row, sweep->errors - sweep_base->errors + write->errors - write_base->errors);
+		pgscale_row_int8(&row, backend_writes);
 		pgscale_row_float8(&row, (sweep->cpu_ns - sweep_base->cpu_ns) / 1e6);
 		pgscale_row_float8(&row, (write->cpu_ns - write_base->cpu_ns) / 1e6);
-		put_time(&row, base.reset_at);
+		pgscale_row_timestamp(&row, base.reset_at);
 		pgscale_row_end(&row, (ReturnSetInfo *) fcinfo->resultinfo);
 	}
 	return (Datum) 0;
@@ -184,16 +170,16 @@ put_report(PgscaleRow *row, const PgscaleSweeperPolicyReport *report)
 	const bool	estimated = pgscale_sweeper_reads_saved(report, &saved);
 
 	pgscale_row_text(row, pgscale_sweeper_describe_choice(report, report->choice));
-	put_count(row, report->evictions);
+	pgscale_row_int8(row, report->evictions);
 	pgscale_row_put(row, Int64GetDatum((int64) rint(saved.reads)), !estimated);
 	pgscale_row_put(row, Int64GetDatum((int64) rint(saved.low)), !saved.sure);
 	pgscale_row_put(row, Int64GetDatum((int64) rint(saved.high)), !saved.sure);
-	put_count(row, report->switches);
-	put_count(row, report->references);
+	pgscale_row_int8(row, report->switches);
+	pgscale_row_int8(row, report->references);
 	pgscale_row_put(row, int8_array(report->misses, PGSCALE_SWEEPER_CANDIDATES), false);
-	put_count(row, report->chosen_misses);
+	pgscale_row_int8(row, report->chosen_misses);
 	pgscale_row_put(row, float8_array(report->half_lives, PGSCALE_SWEEPER_CANDIDATES), false);
-	put_count(row, report->sample);
+	pgscale_row_int8(row, report->sample);
 }
 
 /* How many of the buffers that were taken on the whole server were not ready ones?  *served: what fraction was. */
@@ -232,7 +218,7 @@ pgscale_replacement_stats(PG_FUNCTION_ARGS)
 		double		saved = 0;
 		bool		known;
 
-		pgscale_row_put(&row, Int32GetDatum(n + 1), false);
+		pgscale_row_int4(&row, n + 1);
 		/* before it was ever at work, the one that it would begin with */
 		pgscale_row_text(&row, pgscale_sweeper_policies[policy < 0 || s->observing ? pgscale_sweeper_settings.policy : policy]->name);
 		if (pgscale_sweeper_reported(s, &report))
@@ -247,13 +233,13 @@ pgscale_replacement_stats(PG_FUNCTION_ARGS)
 		known = pgscale_sweeper_forecast_saved(misses, PGSCALE_SWEEPER_ADAPTIVE, &saved);
 		pgscale_row_put(&row, Float8GetDatum(Min(-saved, 0)), !known);
 		pgscale_row_put(&row, Float8GetDatum(served), served < 0);
-		put_count(&row, fallbacks);
-		put_count(&row, s->counts.observed - base.sweep[n].observed);
-		put_count(&row, s->counts.unobserved - base.sweep[n].unobserved);
-		put_count(&row, s->restored);
+		pgscale_row_int8(&row, fallbacks);
+		pgscale_row_int8(&row, s->counts.observed - base.sweep[n].observed);
+		pgscale_row_int8(&row, s->counts.unobserved - base.sweep[n].unobserved);
+		pgscale_row_int8(&row, s->restored);
 		pgscale_row_text(&row, s->restore_problem[0] == '\0' ? NULL : s->restore_problem);
-		put_count(&row, pgscale_sweeper_memory_size(s->buffers));
-		put_time(&row, base.reset_at);
+		pgscale_row_int8(&row, pgscale_sweeper_memory_size(s->buffers));
+		pgscale_row_timestamp(&row, base.reset_at);
 		pgscale_row_end(&row, (ReturnSetInfo *) fcinfo->resultinfo);
 	}
 	return (Datum) 0;

@@ -23,9 +23,9 @@
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
-#include "utils/tuplestore.h"
 
 #include "base/pg_compat.h"
+#include "base/row_builder.h"
 #include "base/three_digits.h"
 #include "base/units.h"
 #include "base/wait_events.h"
@@ -37,11 +37,6 @@
 
 /* Rows to put out between two checks for interrupts. */
 #define PIECE			1024
-
-/* Columns of both functions: see trace.sql. */
-#define QUALITY			3
-#define STRETCH_COLUMNS	(7 + QUALITY)
-#define TOTAL_COLUMNS	(13 + QUALITY)
 
 PG_FUNCTION_INFO_V1(pgscale_trace_waits);
 PG_FUNCTION_INFO_V1(pgscale_trace_summary);
@@ -153,33 +148,30 @@ trace_run(PgscaleTrace *trace)
 				 errhint("A statement that runs already is not traced. Allow more time, or leave out statement_within.")));
 }
 
-/* The last QUALITY columns of each row, equal in all rows of a trace. */
+/* The last columns of each row, equal in all rows of a trace; ends the row. */
 static void
-trace_put_quality(const PgscaleTrace *trace, Datum *values)
+trace_put_quality(PgscaleRow *row, ReturnSetInfo *rsinfo, const PgscaleTrace *trace)
 {
-	values[0] = Float8GetDatum(pgscale_trace_watched(trace));
-	values[1] = Float8GetDatum(pgscale_trace_us(trace, trace->gaps_longest));
-	values[2] = CStringGetTextDatum(pgscale_trace_end_name(trace->end));
+	pgscale_row_float8(row, pgscale_trace_watched(trace));
+	pgscale_row_float8(row, pgscale_trace_us(trace, trace->gaps_longest));
+	pgscale_row_text(row, pgscale_trace_end_name(trace->end));
+	pgscale_row_end(row, rsinfo);
 }
 
-/* values: its last QUALITY ones are filled in. */
 static void
-trace_put_stretch(ReturnSetInfo *rsinfo, const PgscaleTrace *trace, int n, Datum *values)
+trace_put_stretch(ReturnSetInfo *rsinfo, const PgscaleTrace *trace, int n)
 {
 	const PgscaleTraceStretch *stretch = &trace->stretches[n];
-	bool		nulls[STRETCH_COLUMNS] = {0};
+	PgscaleRow	row = {0};
 
-	values[0] = Int32GetDatum(n + 1);
-	values[1] = TimestampTzGetDatum(pgscale_trace_timestamp(trace, stretch->start));
-	values[2] = CStringGetTextDatum(pgscale_wait_event_type(stretch->event));
-	values[3] = CStringGetTextDatum(pgscale_wait_event_name(stretch->event));
-	values[4] = Float8GetDatum(pgscale_trace_us(trace, stretch->end - stretch->start));
-	values[5] = Int64GetDatum(stretch->queryid);
-	nulls[5] = (stretch->queryid == 0);
-	values[6] = BoolGetDatum(stretch->spans_gap);
-	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
-	pfree(DatumGetPointer(values[2]));
-	pfree(DatumGetPointer(values[3]));
+	pgscale_row_int4(&row, n + 1);
+	pgscale_row_timestamp(&row, pgscale_trace_timestamp(trace, stretch->start));
+	pgscale_row_text(&row, pgscale_wait_event_type(stretch->event));
+	pgscale_row_text(&row, pgscale_wait_event_name(stretch->event));
+	pgscale_row_float8(&row, pgscale_trace_us(trace, stretch->end - stretch->start));
+	pgscale_row_id(&row, stretch->queryid);
+	pgscale_row_bool(&row, stretch->spans_gap);
+	trace_put_quality(&row, rsinfo, trace);
 }
 
 /* Traces, and returns one row a stretch. */
@@ -188,7 +180,6 @@ trace_stretches(FunctionCallInfo fcinfo, PgscaleTrace *trace)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	const Size	size = trace->max_stretches * sizeof(PgscaleTraceStretch);
-	Datum		values[STRETCH_COLUMNS];
 
 	InitMaterializedSRF(fcinfo, 0);
 	trace->stretches = palloc(size);
@@ -196,12 +187,11 @@ trace_stretches(FunctionCallInfo fcinfo, PgscaleTrace *trace)
 	memset(trace->stretches, 0, size);
 	trace_run(trace);
 
-	trace_put_quality(trace, values + STRETCH_COLUMNS - QUALITY);
 	for (int n = 0; n < trace->nstretches; n++)
 	{
 		if (n % PIECE == 0)
 			CHECK_FOR_INTERRUPTS();
-		trace_put_stretch(rsinfo, trace, n, values);
+		trace_put_stretch(rsinfo, trace, n);
 	}
 	pfree(trace->stretches);
 	return (Datum) 0;
@@ -210,25 +200,22 @@ trace_stretches(FunctionCallInfo fcinfo, PgscaleTrace *trace)
 static void
 trace_put_total(ReturnSetInfo *rsinfo, const PgscaleTrace *trace, const PgscaleTraceTotal *total)
 {
-	Datum		values[TOTAL_COLUMNS];
-	bool		nulls[TOTAL_COLUMNS] = {0};
+	const double times[] = {
+		total->min, (double) total->total / total->count, total->p50, total->p95, total->p99, total->max
+	};
+	PgscaleRow	row = {0};
 
-	values[0] = CStringGetTextDatum(pgscale_wait_event_type(total->event));
-	values[1] = CStringGetTextDatum(pgscale_wait_event_name(total->event));
-	values[2] = Int64GetDatum(total->count);
-	values[3] = Float8GetDatum(pgscale_three_digits(pgscale_trace_us(trace, total->total) / 1000));
-	values[4] = Float8GetDatum(pgscale_three_digits((double) total->total / (trace->last - trace->first)));
-	nulls[4] = (trace->last <= trace->first);
-	values[5] = Float8GetDatum(pgscale_three_digits(pgscale_trace_us(trace, total->min)));
-	values[6] = Float8GetDatum(pgscale_three_digits(pgscale_trace_us(trace, (double) total->total / total->count)));
-	values[7] = Float8GetDatum(pgscale_three_digits(pgscale_trace_us(trace, total->p50)));
-	values[8] = Float8GetDatum(pgscale_three_digits(pgscale_trace_us(trace, total->p95)));
-	values[9] = Float8GetDatum(pgscale_three_digits(pgscale_trace_us(trace, total->p99)));
-	values[10] = Float8GetDatum(pgscale_three_digits(pgscale_trace_us(trace, total->max)));
-	values[11] = Int64GetDatum(total->spans_gap);
-	values[12] = TimestampTzGetDatum(pgscale_trace_timestamp(trace, trace->first));
-	trace_put_quality(trace, values + TOTAL_COLUMNS - QUALITY);
-	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	pgscale_row_text(&row, pgscale_wait_event_type(total->event));
+	pgscale_row_text(&row, pgscale_wait_event_name(total->event));
+	pgscale_row_int8(&row, total->count);
+	pgscale_row_float8(&row, pgscale_three_digits(pgscale_trace_us(trace, total->total) / 1000));
+	pgscale_row_float8(&row, trace->last > trace->first ?
+					   pgscale_three_digits((double) total->total / (trace->last - trace->first)) : NAN);
+	for (int i = 0; i < lengthof(times); i++)
+		pgscale_row_float8(&row, pgscale_three_digits(pgscale_trace_us(trace, times[i])));
+	pgscale_row_int8(&row, total->spans_gap);
+	pgscale_row_timestamp(&row, pgscale_trace_timestamp(trace, trace->first));
+	trace_put_quality(&row, rsinfo, trace);
 }
 
 /* Traces, and returns one row an event. */

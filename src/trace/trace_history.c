@@ -19,11 +19,11 @@
 #include "storage/shmem.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
-#include "utils/tuplestore.h"
 
 #include "base/pg_compat.h"
 #include "base/preload.h"
 #include "base/ring.h"
+#include "base/row_builder.h"
 #include "base/units.h"
 #include "base/wait_events.h"
 #include "trace/trigger.h"
@@ -31,16 +31,13 @@
 #define TRACES			64
 #define EVENTS			16
 
-/* The rest has no quantiles. */
-#define UNKNOWN			(-1.0)
-
 typedef struct HistoryEvent
 {
 	uint32		event;
 	int64		count;
 	double		total_us;
-	double		p50_us;			/* or UNKNOWN */
-	double		p95_us;			/* or UNKNOWN */
+	double		p50_us;			/* NaN: unknown, as of the rest */
+	double		p95_us;
 	double		max_us;
 } HistoryEvent;
 
@@ -131,7 +128,7 @@ history_take_events(HistoryTrace *kept, const PgscaleTrace *trace)
 		rest->event = PGSCALE_WAIT_OTHER;
 		rest->count += event.count;
 		rest->total_us += event.total_us;
-		rest->p50_us = rest->p95_us = UNKNOWN;
+		rest->p50_us = rest->p95_us = NAN;
 		rest->max_us = Max(rest->max_us, event.max_us);
 	}
 }
@@ -165,39 +162,31 @@ pgscale_trace_history_add(int number, const PgscaleTraceAlarm *alarm, const Pgsc
 static void
 history_put(ReturnSetInfo *rsinfo, const HistoryTrace *kept, const HistoryEvent *event)
 {
-	Datum		values[22];
-	bool		nulls[22] = {0};
-	int			i = 0;
+	PgscaleRow	row = {0};
 
-	values[i++] = Int64GetDatum(kept->number);
-	values[i++] = TimestampTzGetDatum(kept->started_at);
-	values[i++] = CStringGetTextDatum(figures[kept->alarm.figure]);
-	values[i++] = Float8GetDatum(kept->alarm.sessions);
-	values[i++] = Float8GetDatum(kept->alarm.usual);
-	values[i++] = Float8GetDatum(kept->alarm.limit);
-	values[i++] = Int32GetDatum(kept->pid);
-	nulls[i] = !OidIsValid(kept->datid);
-	values[i++] = ObjectIdGetDatum(kept->datid);
-	nulls[i] = !OidIsValid(kept->userid);
-	values[i++] = ObjectIdGetDatum(kept->userid);
-	values[i++] = CStringGetTextDatum(kept->application_name);
-	nulls[i] = (kept->queryid == 0);
-	values[i++] = Int64GetDatum(kept->queryid);
-	values[i++] = CStringGetTextDatum(pgscale_wait_event_type(event->event));
-	values[i++] = CStringGetTextDatum(pgscale_wait_event_name(event->event));
-	values[i++] = Int64GetDatum(event->count);
-	values[i++] = Float8GetDatum(event->total_us / 1000);
-	values[i++] = Float8GetDatum(event->total_us / kept->traced_us);
-	nulls[i] = (event->p50_us == UNKNOWN);
-	values[i++] = Float8GetDatum(event->p50_us);
-	nulls[i] = (event->p95_us == UNKNOWN);
-	values[i++] = Float8GetDatum(event->p95_us);
-	values[i++] = Float8GetDatum(event->max_us);
-	values[i++] = Float8GetDatum(kept->traced_us / 1000);
-	values[i++] = CStringGetTextDatum(pgscale_trace_end_name(kept->end));
-	values[i++] = Float8GetDatum(kept->coverage);
-	Assert(i == lengthof(values));
-	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	pgscale_row_int8(&row, kept->number);
+	pgscale_row_timestamp(&row, kept->started_at);
+	pgscale_row_text(&row, figures[kept->alarm.figure]);
+	pgscale_row_float8(&row, kept->alarm.sessions);
+	pgscale_row_float8(&row, kept->alarm.usual);
+	pgscale_row_float8(&row, kept->alarm.limit);
+	pgscale_row_int4(&row, kept->pid);
+	pgscale_row_oid(&row, kept->datid);
+	pgscale_row_oid(&row, kept->userid);
+	pgscale_row_text(&row, kept->application_name);
+	pgscale_row_id(&row, kept->queryid);
+	pgscale_row_text(&row, pgscale_wait_event_type(event->event));
+	pgscale_row_text(&row, pgscale_wait_event_name(event->event));
+	pgscale_row_int8(&row, event->count);
+	pgscale_row_float8(&row, event->total_us / 1000);
+	pgscale_row_float8(&row, event->total_us / kept->traced_us);
+	pgscale_row_float8(&row, event->p50_us);
+	pgscale_row_float8(&row, event->p95_us);
+	pgscale_row_float8(&row, event->max_us);
+	pgscale_row_float8(&row, kept->traced_us / 1000);
+	pgscale_row_text(&row, pgscale_trace_end_name(kept->end));
+	pgscale_row_float8(&row, kept->coverage);
+	pgscale_row_end(&row, rsinfo);
 }
 
 /* pgscale_internal.trace_history(): the traces kept, oldest first, one row an event. */

@@ -19,10 +19,10 @@
 #include "funcapi.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
-#include "utils/tuplestore.h"
 
 #include "base/pg_compat.h"
 #include "base/preload.h"
+#include "base/row_builder.h"
 #include "tuning/findings.h"
 #include "tuning/tuning.h"
 
@@ -88,17 +88,15 @@ pgscale_tuning_waits(PG_FUNCTION_ARGS)
 	for (int kind = 0; kind < PGSCALE_WAIT_KINDS; kind++)
 	{
 		Jsonb	   *counts = server_counts(&sum, kind);
-		Datum		values[] = {
-			CStringGetTextDatum(pgscale_wait_kind_name(kind)),
-			Float8GetDatum(pgscale_tuning_fraction(&sum, kind)),
-			Float8GetDatum(pgscale_tuning_waiting(&sum, kind)),
-			TimestampTzGetDatum(sum.since),
-			TimestampTzGetDatum(sum.until),
-			JsonbPGetDatum(counts)
-		};
-		bool		nulls[lengthof(values)] = {[3] = sum.ns == 0,[4] = sum.ns == 0,[5] = counts == NULL};
+		PgscaleRow	row = {0};
 
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+		pgscale_row_text(&row, pgscale_wait_kind_name(kind));
+		pgscale_row_float8(&row, pgscale_tuning_fraction(&sum, kind));
+		pgscale_row_float8(&row, pgscale_tuning_waiting(&sum, kind));
+		pgscale_row_put(&row, TimestampTzGetDatum(sum.since), sum.ns == 0);
+		pgscale_row_put(&row, TimestampTzGetDatum(sum.until), sum.ns == 0);
+		pgscale_row_put(&row, JsonbPGetDatum(counts), counts == NULL);
+		pgscale_row_end(&row, rsinfo);
 	}
 	return (Datum) 0;
 }

@@ -22,11 +22,11 @@
 #include "storage/shmem.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
-#include "utils/tuplestore.h"
 
 #include "base/evidence.h"
 #include "base/pg_compat.h"
 #include "base/preload.h"
+#include "base/row_builder.h"
 #include "base/units.h"
 #include "tuning/findings.h"
 #include "tuning/tuning.h"
@@ -59,35 +59,25 @@ pgscale_tuning_duration_ms(FunctionCallInfo fcinfo, int argument)
 }
 
 static void
-put_text(Datum *value, bool *null, const char *text)
-{
-	*null = text == NULL;
-	*value = text ? CStringGetTextDatum(text) : (Datum) 0;
-}
-
-static void
 put_finding(ReturnSetInfo *rsinfo, const PgscaleTuningRule *rule, const PgscaleTuningFinding *f)
 {
-	Datum		values[14];
-	bool		nulls[lengthof(values)] = {0};
-	const char *const texts[] = {
-		rule->name, pgscale_tuning_verdict_name(f->verdict), f->setting, f->object, f->current, f->recommended
-	};
+	PgscaleRow	row = {0};
 
-	for (int i = 0; i < lengthof(texts); i++)
-		put_text(&values[i], &nulls[i], texts[i]);
-	nulls[6] = !f->evidence;
-	values[6] = JsonbPGetDatum(f->evidence);
-	put_text(&values[7], &nulls[7], f->reason);
-	nulls[8] = f->verdict != PGSCALE_ADVISES || rule->no_gain;
-	values[8] = Float8GetDatum(f->gain);
-	put_text(&values[9], &nulls[9], f->needs);
-	put_text(&values[10], &nulls[10], f->confidence);
-	put_text(&values[11], &nulls[11], f->risk);
-	nulls[12] = nulls[13] = f->since == 0;
-	values[12] = TimestampTzGetDatum(f->since);
-	values[13] = TimestampTzGetDatum(f->until);
-	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	pgscale_row_text(&row, rule->name);
+	pgscale_row_text(&row, pgscale_tuning_verdict_name(f->verdict));
+	pgscale_row_text(&row, f->setting);
+	pgscale_row_text(&row, f->object);
+	pgscale_row_text(&row, f->current);
+	pgscale_row_text(&row, f->recommended);
+	pgscale_row_put(&row, JsonbPGetDatum(f->evidence), !f->evidence);
+	pgscale_row_text(&row, f->reason);
+	pgscale_row_put(&row, Float8GetDatum(f->gain), f->verdict != PGSCALE_ADVISES || rule->no_gain);
+	pgscale_row_text(&row, f->needs);
+	pgscale_row_text(&row, f->confidence);
+	pgscale_row_text(&row, f->risk);
+	pgscale_row_put(&row, TimestampTzGetDatum(f->since), f->since == 0);
+	pgscale_row_put(&row, TimestampTzGetDatum(f->until), f->since == 0);
+	pgscale_row_end(&row, rsinfo);
 }
 
 /*

@@ -22,7 +22,6 @@
 
 #include <math.h>
 
-#include "access/htup_details.h"
 #include "access/xlog.h"
 #include "funcapi.h"
 #include "utils/builtins.h"
@@ -30,6 +29,7 @@
 
 #include "base/pg_compat.h"
 #include "base/preload.h"
+#include "base/row_builder.h"
 #include "tuning/findings.h"
 #include "tuning/tuning.h"
 
@@ -140,66 +140,54 @@ wal_usual(int64 duration_ms, Efficiency *usual)
 		usual->flush_ms = usual->flush_fraction = NAN;
 }
 
+/* A figure of the window: null without evidence, and where it is not known. */
+static void
+put_figure(PgscaleRow *row, const PgscaleEvidence *e, double figure)
+{
+	pgscale_row_float8(row, e->ns > 0 ? figure : NAN);
+}
+
+static void
+put_count(PgscaleRow *row, const PgscaleEvidence *e, double count)
+{
+	const bool	known = e->ns > 0 && !isnan(count);
+
+	pgscale_row_put(row, Int64GetDatum(known ? (int64) count : 0), !known);
+}
+
 /* pgscale_internal.wal_efficiency(duration): one row. */
 Datum
 pgscale_wal_efficiency(PG_FUNCTION_ARGS)
 {
 	const int64 duration_ms = pgscale_tuning_duration_ms(fcinfo, 0);
-	TupleDesc	desc;
 	PgscaleEvidence e;
 	Efficiency	w;
 	Efficiency	usual;
-	Datum		values[20];
-	bool		nulls[lengthof(values)] = {0};
-	int			i = 0;
+	PgscaleRow	row = {0};
 
 	pgscale_preload_require();
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
 	pgscale_tuning_window(duration_ms, &e);
 	wal_compute(&e, &w);
 	wal_usual(duration_ms, &usual);
 
-	{
-		const struct
-		{
-			double		value;
-			bool		bigint;
-		}			columns[] = {
-			{e.counts.wal_bytes, true},
-			{w.written, true},
-			{w.rewritten, false},
-			{0, false},			/* written_exact */
-			{w.commits, true},
-			{w.commits > 0 ? w.flushes / w.commits : NAN, false},
-			{w.flushes > 0 ? w.commits / w.flushes : NAN, false},
-			{w.flush_ms, false},
-			{0, false},			/* flush_measured */
-			{w.flush_fraction, false},
-			{e.counts.wal_bytes > 0 ? w.images : NAN, false},
-			{0, false},			/* page_image_exact */
-			{w.switches, false},
-			{w.full, false},
-		};
-
-		for (; i < lengthof(columns); i++)
-		{
-			nulls[i] = isnan(columns[i].value) || e.ns == 0;
-			values[i] = columns[i].bigint && !nulls[i] ? Int64GetDatum((int64) columns[i].value) :
-				Float8GetDatum(columns[i].value);
-		}
-	}
-	values[3] = BoolGetDatum(w.exact);
-	values[8] = BoolGetDatum(w.flush_measured);
-	values[11] = BoolGetDatum(w.images_exact);
-	values[i++] = CStringGetTextDatum(wal_efficiency_reason(&e, &w));
-	nulls[i] = nulls[i + 1] = e.ns == 0;
-	values[i++] = TimestampTzGetDatum(e.since);
-	values[i++] = TimestampTzGetDatum(e.until);
-	nulls[i] = isnan(usual.flush_ms);
-	values[i++] = Float8GetDatum(usual.flush_ms);
-	nulls[i] = isnan(usual.flush_fraction);
-	values[i++] = Float8GetDatum(usual.flush_fraction);
-	Assert(i == desc->natts);
-	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
+	put_count(&row, &e, e.counts.wal_bytes);
+	put_count(&row, &e, w.written);
+	put_figure(&row, &e, w.rewritten);
+	pgscale_row_bool(&row, w.exact);
+	put_count(&row, &e, w.commits);
+	put_figure(&row, &e, w.commits > 0 ? w.flushes / w.commits : NAN);
+	put_figure(&row, &e, w.flushes > 0 ? w.commits / w.flushes : NAN);
+	put_figure(&row, &e, w.flush_ms);
+	pgscale_row_bool(&row, w.flush_measured);
+	put_figure(&row, &e, w.flush_fraction);
+	put_figure(&row, &e, e.counts.wal_bytes > 0 ? w.images : NAN);
+	pgscale_row_bool(&row, w.images_exact);
+	put_figure(&row, &e, w.switches);
+	put_figure(&row, &e, w.full);
+	pgscale_row_text(&row, wal_efficiency_reason(&e, &w));
+	pgscale_row_put(&row, TimestampTzGetDatum(e.since), e.ns == 0);
+	pgscale_row_put(&row, TimestampTzGetDatum(e.until), e.ns == 0);
+	pgscale_row_float8(&row, usual.flush_ms);
+	pgscale_row_float8(&row, usual.flush_fraction);
+	return pgscale_row_result(&row, fcinfo);
 }

@@ -32,7 +32,6 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/fd.h"
@@ -447,7 +446,7 @@ add_ours(PgscaleRow *row, bool preloaded)
 
 	pgscale_row_put(row, CStringGetTextDatum(states[s.state]), !preloaded);
 	pgscale_row_put(row, CStringGetTextDatum(pgscale_writeback_reason(s.reason, s.reason_number)), !preloaded);
-	pgscale_row_put(row, TimestampTzGetDatum(s.state_change), s.state_change == 0);
+	pgscale_row_timestamp(row, s.state_change);
 	add_bytes(row, on ? s.dirty : -1);
 	add_bytes(row, on ? s.cap : -1);
 	add_bytes(row, !preloaded ? -1 : s.reset_peak ? s.dirty : s.peak);
@@ -470,7 +469,7 @@ add_ours(PgscaleRow *row, bool preloaded)
 	pgscale_row_put(row, Int64GetDatum(COUNT(errors)), !preloaded);
 	pgscale_row_put(row, Float8GetDatum(COUNT(cpu_ns) / 1e6), !preloaded);
 #undef COUNT
-	pgscale_row_put(row, TimestampTzGetDatum(reset_at), reset_at == 0);
+	pgscale_row_timestamp(row, reset_at);
 }
 
 /* pgscale_internal.writeback_stats(): without preload, only the kernel's figures. */
@@ -478,11 +477,7 @@ Datum
 pgscale_writeback_stats(PG_FUNCTION_ARGS)
 {
 	PgscaleKernelMemory memory;
-	TupleDesc	desc;
 	PgscaleRow	row = {0};
-
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
 
 	add_ours(&row, pgscale_preload_done());
 	pgscale_kernel_memory(&memory);
@@ -491,9 +486,7 @@ pgscale_writeback_stats(PG_FUNCTION_ARGS)
 	add_bytes(&row, memory.background_threshold);
 	add_bytes(&row, memory.threshold);
 	add_float(&row, pgscale_kernel_io_pressure_fraction());
-
-	Assert(row.n == desc->natts);
-	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), row.values, row.nulls));
+	return pgscale_row_result(&row, fcinfo);
 }
 
 /*

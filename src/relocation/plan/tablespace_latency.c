@@ -626,7 +626,7 @@ put_tablespace(ReturnSetInfo *rsinfo, Oid tablespace)
 	unknown = !pgscale_relocation_probe_tablespace(tablespace, &probe);
 	pgscale_relation_files_folder(folder, tablespace);
 	pgscale_row_put(&row, DirectFunctionCall1(namein, CStringGetDatum(name)), false);
-	pgscale_row_put(&row, Int32GetDatum(probe.reads), false);
+	pgscale_row_int4(&row, probe.reads);
 	pgscale_row_put(&row, Float8GetDatum(pgscale_three_digits(probe.read_ms)), unknown);
 	pgscale_row_put(&row, Float8GetDatum(pgscale_three_digits(probe.max_ms)), unknown);
 	pgscale_row_put(&row, Float8GetDatum(pgscale_three_digits(probe.spread)), unknown);

@@ -471,8 +471,8 @@ pgscale_wait_history(PG_FUNCTION_ARGS)
 		PgscaleRow	row = {0};
 
 		CHECK_FOR_INTERRUPTS();
-		pgscale_row_put(&row, TimestampTzGetDatum(sample->sampled_at), false);
-		pgscale_row_put(&row, Int32GetDatum(sample->pid), false);
+		pgscale_row_timestamp(&row, sample->sampled_at);
+		pgscale_row_int4(&row, sample->pid);
 		pgscale_row_text(&row, pgscale_sampler_type_name(sample->kind));
 		pgscale_row_oid(&row, sample->datid);
 		pgscale_row_oid(&row, sample->userid);

@@ -372,7 +372,7 @@ pgscale_past_items(PG_FUNCTION_ARGS)
 		const double active_ms = counts_idle ? item->ms : item->ms - item->idle_ms;
 		PgscaleRow	row = {0};
 
-		pgscale_row_put(&row, Int32GetDatum(item->rank ? item->rank : PG_GETARG_INT32(3) + 1), false);
+		pgscale_row_int4(&row, item->rank ? item->rank : PG_GETARG_INT32(3) + 1);
 		pgscale_row_text(&row, item->name);
 		pgscale_row_text(&row, kinds[item->key.kind]);
 		pgscale_row_text(&row, pgscale_sampler_past_text(query.past->texts, event ? event->key.part_type : 0));

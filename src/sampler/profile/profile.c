@@ -499,8 +499,8 @@ pgscale_wait_profile(PG_FUNCTION_ARGS)
 		pgscale_row_id(&row, e->key.queryid);
 		pgscale_row_text(&row, pgscale_wait_event_type(e->key.wait_event));
 		pgscale_row_text(&row, pgscale_wait_event_name(e->key.wait_event));
-		pgscale_row_put(&row, BoolGetDatum(pgscale_wait_is_idle(e->key.kind, e->key.wait_event)), false);
-		pgscale_row_put(&row, Int64GetDatum((int64) e->samples), false);
+		pgscale_row_bool(&row, pgscale_wait_is_idle(e->key.kind, e->key.wait_event));
+		pgscale_row_int8(&row, e->samples);
 		pgscale_row_float8(&row, (double) e->ns / 1e6);
 		pgscale_row_text(&row, application_name);
 		pgscale_row_put(&row, address ? DirectFunctionCall1(inet_in, CStringGetDatum(address)) : (Datum) 0, address == NULL);

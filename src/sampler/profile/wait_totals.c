@@ -174,7 +174,7 @@ pgscale_wait_totals(PG_FUNCTION_ARGS)
 														   row->wait_event & PGSCALE_WAIT_CLASS : row->wait_event));
 		pgscale_row_text(&columns, rest ? "other" : pgscale_wait_event_name(row->wait_event));
 		pgscale_row_float8(&columns, (double) pg_atomic_read_u64(&row->ns) / 1e6);
-		pgscale_row_put(&columns, TimestampTzGetDatum((TimestampTz) pg_atomic_read_u64(&totals->reset_at)), false);
+		pgscale_row_timestamp(&columns, (TimestampTz) pg_atomic_read_u64(&totals->reset_at));
 		pgscale_row_end(&columns, rsinfo);
 	}
 	return (Datum) 0;

@@ -51,10 +51,10 @@
 #include "utils/guc.h"
 #include "utils/guc_tables.h"
 #include "utils/timestamp.h"
-#include "utils/tuplestore.h"
 
 #include "base/pg_compat.h"
 #include "base/preload.h"
+#include "base/row_builder.h"
 #include "base/three_digits.h"
 #include "base/units.h"
 #include "tuning/changes/changes.h"
@@ -508,13 +508,6 @@ verify_compare(const Windows *windows, const PgscaleTuningMetric *metric, int ot
 	return c;
 }
 
-static void
-put_number(Datum *value, bool *isnull, double number)
-{
-	*isnull = isnan(number);
-	*value = Float8GetDatum(pgscale_three_digits(number));
-}
-
 static Jsonb *
 verify_outcome(const Windows *windows, const PgscaleTuningMetric *metric, const Comparison *c)
 {
@@ -593,22 +586,21 @@ pgscale_tuning_verify(PG_FUNCTION_ARGS)
 	for (int i = 0; i < n; i++)
 	{
 		const Comparison *c = &comparisons[i];
-		Datum		values[12];
-		bool		nulls[12] = {0};
+		PgscaleRow	row = {0};
 
-		values[0] = CStringGetTextDatum(metrics[i]->name);
-		values[1] = CStringGetTextDatum(metrics[i]->unit);
-		put_number(&values[2], &nulls[2], c->before.mean);
-		put_number(&values[3], &nulls[3], c->after.mean);
-		put_number(&values[4], &nulls[4], c->difference);
-		put_number(&values[5], &nulls[5], c->low);
-		put_number(&values[6], &nulls[6], c->high);
-		values[7] = Int32GetDatum(c->before.n);
-		values[8] = Int32GetDatum(c->after.n);
-		values[9] = CStringGetTextDatum(c->verdict);
-		values[10] = BoolGetDatum(i == decides);
-		values[11] = CStringGetTextDatum(c->reason);
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+		pgscale_row_text(&row, metrics[i]->name);
+		pgscale_row_text(&row, metrics[i]->unit);
+		pgscale_row_float8(&row, pgscale_three_digits(c->before.mean));
+		pgscale_row_float8(&row, pgscale_three_digits(c->after.mean));
+		pgscale_row_float8(&row, pgscale_three_digits(c->difference));
+		pgscale_row_float8(&row, pgscale_three_digits(c->low));
+		pgscale_row_float8(&row, pgscale_three_digits(c->high));
+		pgscale_row_int4(&row, c->before.n);
+		pgscale_row_int4(&row, c->after.n);
+		pgscale_row_text(&row, c->verdict);
+		pgscale_row_bool(&row, i == decides);
+		pgscale_row_text(&row, c->reason);
+		pgscale_row_end(&row, rsinfo);
 	}
 	/* if the journal cannot be written it is only reported */
 	if (n > 0 && !RecoveryInProgress() && !XactReadOnly)
