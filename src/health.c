@@ -27,8 +27,6 @@
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
-#include "storage/ipc.h"
-#include "storage/shmem.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 
@@ -37,6 +35,7 @@
 #include "base/preload.h"
 #include "base/row_builder.h"
 #include "base/server_settings.h"
+#include "base/shared_area.h"
 #include "base/timer.h"
 #include "base/units.h"
 #include "base/worker.h"
@@ -63,25 +62,20 @@ static pg_atomic_uint64 *missed_at = NULL;
 /* And when the server was started; processes inherit it. */
 static int64 started_ns = 0;
 
-void
-pgscale_health_shmem_request(void)
+static void
+health_init(void)
 {
-	RequestAddinShmemSpace(sizeof(*missed_at));
-	RequestAddinShmemSpace(pgscale_server_settings_size());
-}
-
-void
-pgscale_health_shmem_startup(void)
-{
-	bool		found;
-
 	if (started_ns == 0)
 		started_ns = pgscale_timer_clock();
-	missed_at = ShmemInitStruct("pgscale health", sizeof(*missed_at), &found);
-	if (!found)
-		pg_atomic_init_u64(missed_at, 0);
-	pgscale_server_settings_startup();
+	pg_atomic_init_u64(missed_at, 0);
 }
+
+const PgscaleArea pgscale_health_area = {
+	.name = "pgscale health",
+	.at = (void **) &missed_at,
+	.size = sizeof(pg_atomic_uint64),
+	.init = health_init,
+};
 
 bool
 pgscale_health_preloaded(PgscaleHealth *health, const char *setting, bool by_default)

@@ -24,6 +24,7 @@
 
 #include "base/pg_compat.h"
 #include "base/preload.h"
+#include "base/server_settings.h"
 #include "base/timer.h"
 #include "pgscale.h"
 
@@ -43,10 +44,22 @@ const struct config_enum_entry pgscale_use_options[] = {
 	{NULL, 0, false}
 };
 
+/* Of no feature. */
+static const PgscaleArea *const own_areas[] = {
+	&pgscale_health_area, &pgscale_server_settings_area, &pgscale_workers_area, NULL
+};
+
 static shmem_request_hook_type prev_shmem_request_hook = NULL;
 static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
 
 PGDLLEXPORT void _PG_init(void);
+
+static void
+each_area(const PgscaleArea *const *areas, void (*each) (const PgscaleArea *area))
+{
+	for (int i = 0; areas && areas[i]; i++)
+		each(areas[i]);
+}
 
 static void
 request_shmem(void)
@@ -54,11 +67,9 @@ request_shmem(void)
 	if (prev_shmem_request_hook)
 		prev_shmem_request_hook();
 
-	pgscale_health_shmem_request();
-	pgscale_workers_shmem_request();
+	each_area(own_areas, pgscale_area_request);
 	for (int i = 0; pgscale_modules[i]; i++)
-		if (pgscale_modules[i]->shmem_request)
-			pgscale_modules[i]->shmem_request();
+		each_area(pgscale_modules[i]->areas, pgscale_area_request);
 }
 
 static void
@@ -68,11 +79,13 @@ startup_shmem(void)
 		prev_shmem_startup_hook();
 
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	pgscale_health_shmem_startup();
-	pgscale_workers_shmem_startup();
+	each_area(own_areas, pgscale_area_startup);
 	for (int i = 0; pgscale_modules[i]; i++)
+	{
+		each_area(pgscale_modules[i]->areas, pgscale_area_startup);
 		if (pgscale_modules[i]->shmem_startup)
 			pgscale_modules[i]->shmem_startup();
+	}
 	LWLockRelease(AddinShmemInitLock);
 	pgscale_version_log();
 }

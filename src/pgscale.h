@@ -15,6 +15,7 @@
 #include "datatype/timestamp.h"
 #include "utils/guc.h"
 
+#include "base/shared_area.h"
 
 /* The setting of a feature that acts: never, only while that is of use, or always. */
 typedef enum PgscaleUse
@@ -108,7 +109,7 @@ typedef struct PgscaleWorker
 
 /*
  * A feature.  Any member may be NULL, and all but health are called only when
- * the library is preloaded: the first four in this order in the postmaster,
+ * the library is preloaded: those before worker in this order in the postmaster,
  * observe once a second in the sampler's process, outside of a transaction.
  * lwlock_waits is called there at each tick, and is a part of it: it raises no
  * error, waits for nothing and takes microseconds.
@@ -117,8 +118,8 @@ typedef struct PgscaleModule
 {
 	const char *name;			/* the stem of its names, and its health row */
 	void		(*define_gucs) (void);
-	void		(*shmem_request) (void);	/* asks for space and locks */
-	void		(*shmem_startup) (void);	/* under AddinShmemInitLock */
+	const PgscaleArea *const *areas;	/* its shared memory, NULL-terminated */
+	void		(*shmem_startup) (void);	/* after these have begun */
 	void		(*register_workers) (void);
 	const PgscaleWorker *worker;
 	void		(*observe) (const struct PgscaleObservation *observation);
@@ -151,8 +152,7 @@ extern bool pgscale_health_worker(PgscaleHealth *health, const PgscaleModule *mo
 
 /* workers.c: the features' workers */
 
-extern void pgscale_workers_shmem_request(void);
-extern void pgscale_workers_shmem_startup(void);
+extern const PgscaleArea pgscale_workers_area;
 
 /*
  * In the sampler's process, as often as that likes: starts what is wanted and does not run,
@@ -204,7 +204,6 @@ extern const PgscaleModule *pgscale_module(const char *name);
 extern void pgscale_version_health(PgscaleHealth *health);
 extern void pgscale_version_log(void);
 
-extern void pgscale_health_shmem_request(void);
-extern void pgscale_health_shmem_startup(void);
+extern const PgscaleArea pgscale_health_area;
 
 #endif							/* PGSCALE_H */

@@ -30,6 +30,7 @@
 #include "storage/shmem.h"
 #include "utils/memutils.h"
 
+#include "base/shared_area.h"
 #include "base/timer.h"
 #include "base/units.h"
 #include "base/worker.h"
@@ -92,25 +93,22 @@ workers_size(void)
 	return add_size(offsetof(WorkersShared, places), mul_size(count_places(), sizeof(WorkerPlace)));
 }
 
-void
-pgscale_workers_shmem_request(void)
+static void
+workers_init(void)
 {
-	RequestAddinShmemSpace(workers_size());
-}
-
-void
-pgscale_workers_shmem_startup(void)
-{
-	bool		found;
-
-	shared = ShmemInitStruct("pgscale workers", workers_size(), &found);
-	if (found)
-		return;
-	memset(shared, 0, workers_size());
+	memset(shared->places, 0, count_places() * sizeof(WorkerPlace));
 	pg_atomic_init_u32(&shared->changed, 0);
 	for (int i = 0; i < count_places(); i++)
 		pg_atomic_init_u32(&shared->places[i].pid, 0);
 }
+
+const PgscaleArea pgscale_workers_area = {
+	.name = "pgscale workers",
+	.at = (void **) &shared,
+	.size = offsetof(WorkersShared, places),
+	.computed = workers_size,
+	.init = workers_init,
+};
 
 void
 pgscale_workers_wake(void)

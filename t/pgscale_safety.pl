@@ -37,7 +37,8 @@ my $column = join "\n", section('Processes') =~ /^\| (`pgscale[^|]*)\|/gm;
 is(names($column, qr/`pgscale ([a-z ]+?)(?: N)?`/) =~ s/ N\b//r,
     names($source, qr/(?:PgscaleWorker \w+ = \{\s+\.name = |pgscale_worker_(?:register|launch)\(|snprintf\(name, sizeof\(name\), )"pgscale ([a-z ]+?)(?: %d)?"/), 'processes');
 is(names(section('Hooks'), qr/`(\w+_hook\w*)`/), names($source, qr/^\s+(\w+_hook(?:_str)?) = \w+;/m) =~ s/\b(?:prev|next)_\w+ ?//gr, 'hooks');
-is(names(section('Locks') =~ s/\n\|.*//sr, qr/`(pgscale [a-z_ ]+)`/), names($source, qr/LOCK_TRANCHE\s+"(pgscale [a-z_ ]+)"/), 'locks');
+is(names(section('Locks') =~ s/\n\|.*//sr, qr/`(pgscale [a-z_ ]+)`/),
+    names($source, qr/\.name = "(pgscale [a-z_ ]+)",(?:\s+\.(?!nlocks)\w+ = .*)*\s+\.nlocks/), 'locks');
 is(names(section('Memory') =~ s/.*```text\n//sr, qr/^ (pgscale [a-z_ ]*?) +\|/m),
     names($db->sql('SELECT name FROM pg_shmem_allocations'), qr/^(pgscale.*)$/m), 'memory');
 is(names(section('Files'), qr/`pg_stat\/(\w+\.stat)`/), names($source =~ s/%d\.stat/N.stat/gr, qr/(pgscale_\w+\.stat)\b/), 'files');

@@ -51,11 +51,10 @@
 
 #include "archive/archive.h"
 #include "archive/round_launcher.h"
+#include "base/shared_area.h"
 #include "base/timer.h"
 #include "base/units.h"
 #include "base/worker.h"
-
-#define LOCK_TRANCHE	"pgscale archive"
 
 /* The longest between two looks; while a round is under way. */
 #define LOOK_MS		5000
@@ -121,29 +120,20 @@ baseline_size(void)
 	return add_size(offsetof(PgscaleArchiveBaseline, waits), mul_size(baseline_capacity(), sizeof(PgscaleArchiveWait)));
 }
 
-void
-pgscale_archive_share_request(void)
-{
-	RequestAddinShmemSpace(MAXALIGN(sizeof(ArchiveShared)));
-	RequestAddinShmemSpace(MAXALIGN(baseline_size()));
-	RequestNamedLWLockTranche(LOCK_TRANCHE, 1);
-}
+const PgscaleArea pgscale_archive_area = {
+	.name = "pgscale archive",
+	.at = (void **) &shared,
+	.size = sizeof(ArchiveShared),
+	.nlocks = 1,
+	.locks = offsetof(ArchiveShared, lock),
+};
 
-void
-pgscale_archive_share_startup(void)
-{
-	bool		found;
-
-	shared = ShmemInitStruct("pgscale archive", sizeof(ArchiveShared), &found);
-	if (!found)
-	{
-		memset(shared, 0, sizeof(*shared));
-		shared->lock = &GetNamedLWLockTranche(LOCK_TRANCHE)->lock;
-	}
-	baseline = ShmemInitStruct("pgscale archive baseline", baseline_size(), &found);
-	if (!found)
-		memset(baseline, 0, offsetof(PgscaleArchiveBaseline, waits));
-}
+const PgscaleArea pgscale_archive_baseline_area = {
+	.name = "pgscale archive baseline",
+	.at = (void **) &baseline,
+	.size = offsetof(PgscaleArchiveBaseline, waits),
+	.computed = baseline_size,
+};
 
 void
 pgscale_archive_state(PgscaleArchiveState *state)

@@ -15,6 +15,7 @@
 
 #include "datatype/timestamp.h"
 
+#include "base/shared_area.h"
 #include "pgscale.h"
 
 /* What keeps the launcher from starting rounds. */
@@ -55,8 +56,8 @@ typedef struct PgscaleArchiveState
 								 * up of partitions */
 } PgscaleArchiveState;
 
-extern void pgscale_archive_share_request(void);
-extern void pgscale_archive_share_startup(void);
+extern const PgscaleArea pgscale_archive_area;
+extern const PgscaleArea pgscale_archive_baseline_area;
 extern const PgscaleWorker pgscale_archive_launcher;
 
 extern void pgscale_archive_state(PgscaleArchiveState *state);

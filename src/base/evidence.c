@@ -26,7 +26,6 @@
 
 #include "access/xlog.h"
 #include "port/atomics.h"
-#include "storage/shmem.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
@@ -35,6 +34,7 @@
 #include "base/pg_compat.h"
 #include "base/processes.h"
 #include "base/ring.h"
+#include "base/shared_area.h"
 #include "base/shared_buffers.h"
 #include "base/timer.h"
 #include "base/units.h"
@@ -88,27 +88,21 @@ pgscale_evidence_ms(void)
 	return pgscale_timer_period_ms(PGSCALE_EVIDENCE_MS);
 }
 
-Size
-pgscale_evidence_size(void)
+static void
+evidence_init(void)
 {
-	return sizeof(Shared);
-}
-
-void
-pgscale_evidence_startup(void)
-{
-	bool		found;
-
-	shared = ShmemInitStruct("pgscale evidence", sizeof(Shared), &found);
-	if (found)
-		return;
-
-	memset(shared, 0, sizeof(Shared));
 	for (int age = 0; age < PGSCALE_EVIDENCE_AGES; age++)
 		pgscale_ring_init(&shared->rings[age]);
 	pg_atomic_init_u64(&shared->observed_ns, 0);
 	pg_atomic_init_u64(&shared->epoch, 0);
 }
+
+const PgscaleArea pgscale_evidence_area = {
+	.name = "pgscale evidence",
+	.at = (void **) &shared,
+	.size = sizeof(Shared),
+	.init = evidence_init,
+};
 
 static void
 add_wait(void *arg, uint32 wait_event, uint64 ns)

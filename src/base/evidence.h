@@ -15,6 +15,7 @@
 #include "datatype/timestamp.h"
 
 #include "base/server_counters.h"
+#include "base/shared_area.h"
 #include "base/wait_kinds.h"
 
 /*
@@ -103,8 +104,8 @@ typedef enum PgscaleEvidenceAge
 #define PGSCALE_EVIDENCE_NSECONDS	17
 #define PGSCALE_EVIDENCE_NHOUR		(PGSCALE_EVIDENCE_MAX + 8)
 
-extern Size pgscale_evidence_size(void);
-extern void pgscale_evidence_startup(void);
+extern const PgscaleArea pgscale_evidence_area;
+
 
 /* The writer's side: the sampler's process, once a second. */
 extern void pgscale_evidence_observe(const PgscaleObservation *observation);

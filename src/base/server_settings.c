@@ -17,34 +17,15 @@
 
 #include "miscadmin.h"
 #include "port/atomics.h"
-#include "storage/shmem.h"
 #include "utils/guc.h"
 
 #include "base/server_settings.h"
+#include "base/shared_area.h"
 
 /* None has a value longer than a word. */
 static const char *const names[] = {"backend_flush_after", "compute_query_id", "track_activities", "track_counts"};
 
 static pg_atomic_uint64 *words = NULL;
-
-Size
-pgscale_server_settings_size(void)
-{
-	return lengthof(names) * sizeof(*words);
-}
-
-void
-pgscale_server_settings_startup(void)
-{
-	bool		found;
-
-	words = ShmemInitStruct("pgscale server settings", pgscale_server_settings_size(), &found);
-	if (found)
-		return;
-	for (int i = 0; i < lengthof(names); i++)
-		pg_atomic_init_u64(&words[i], 0);
-	pgscale_server_settings_store();
-}
 
 void
 pgscale_server_settings_store(void)
@@ -60,6 +41,21 @@ pgscale_server_settings_store(void)
 		pfree(value);
 	}
 }
+
+static void
+server_settings_init(void)
+{
+	for (int i = 0; i < lengthof(names); i++)
+		pg_atomic_init_u64(&words[i], 0);
+	pgscale_server_settings_store();
+}
+
+const PgscaleArea pgscale_server_settings_area = {
+	.name = "pgscale server settings",
+	.at = (void **) &words,
+	.size = lengthof(names) * sizeof(pg_atomic_uint64),
+	.init = server_settings_init,
+};
 
 const char *
 pgscale_server_setting(const char *name)

@@ -12,8 +12,9 @@
 
 #include "postgres.h"
 
-extern Size pgscale_server_settings_size(void);
-extern void pgscale_server_settings_startup(void);
+#include "base/shared_area.h"
+
+extern const PgscaleArea pgscale_server_settings_area;
 
 /* For a process without settings of a session: stores the values that it has. */
 extern void pgscale_server_settings_store(void);

@@ -153,8 +153,7 @@ buffer_usage_health(PgscaleHealth *health)
 
 const PgscaleModule pgscale_buffer_usage_module = {
 	.name = "buffer_usage",
-	.shmem_request = pgscale_buffer_usage_clock_request,
-	.shmem_startup = pgscale_buffer_usage_clock_startup,
+	.areas = (const PgscaleArea *const[]) {&pgscale_buffer_usage_area, NULL},
 	.reset = pgscale_buffer_usage_clock_reset,
 	.health = buffer_usage_health,
 };

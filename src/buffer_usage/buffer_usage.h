@@ -19,8 +19,8 @@ extern const PgscaleModule pgscale_buffer_usage_module;
 
 /* clock_sweep.c: how the server's clock sweep fares */
 
-extern void pgscale_buffer_usage_clock_request(void);
-extern void pgscale_buffer_usage_clock_startup(void);
+extern const PgscaleArea pgscale_buffer_usage_area;
+
 extern void pgscale_buffer_usage_clock_reset(void);
 
 /* All buffers, summed up.  May be interrupted. */

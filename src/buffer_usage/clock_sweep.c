@@ -24,18 +24,15 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/bufmgr.h"
-#include "storage/ipc.h"
 #include "storage/lwlock.h"
-#include "storage/shmem.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
 #include "base/preload.h"
 #include "base/row_builder.h"
+#include "base/shared_area.h"
 #include "base/timer.h"
 #include "buffer_usage/buffer_usage.h"
-
-#define LOCK_TRANCHE	"pgscale buffer_usage"
 
 /* Fewer allocations say little about what one costs. */
 #define ENOUGH_ALLOCATIONS	100
@@ -94,25 +91,13 @@ static Shared *shared = NULL;
 
 PG_FUNCTION_INFO_V1(pgscale_clock_sweep);
 
-void
-pgscale_buffer_usage_clock_request(void)
-{
-	RequestAddinShmemSpace(sizeof(Shared));
-	RequestNamedLWLockTranche(LOCK_TRANCHE, 1);
-}
-
-void
-pgscale_buffer_usage_clock_startup(void)
-{
-	bool		found;
-
-	shared = ShmemInitStruct("pgscale buffer_usage", sizeof(Shared), &found);
-	if (!found)
-	{
-		memset(shared, 0, sizeof(Shared));
-		shared->lock = &GetNamedLWLockTranche(LOCK_TRANCHE)->lock;
-	}
-}
+const PgscaleArea pgscale_buffer_usage_area = {
+	.name = "pgscale buffer_usage",
+	.at = (void **) &shared,
+	.size = sizeof(Shared),
+	.nlocks = 1,
+	.locks = offsetof(Shared, lock),
+};
 
 static Base
 read_now(void)

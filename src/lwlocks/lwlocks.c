@@ -31,8 +31,6 @@
 
 #include "fmgr.h"
 #include "funcapi.h"
-#include "storage/ipc.h"
-#include "storage/shmem.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
@@ -41,11 +39,10 @@
 #include "base/pg_compat.h"
 #include "base/preload.h"
 #include "base/row_builder.h"
+#include "base/shared_area.h"
 #include "base/timer.h"
 #include "base/units.h"
 #include "lwlocks/lwlocks.h"
-
-#define LOCK_TRANCHE	"pgscale lwlocks"
 
 /* The server's own, and those that libraries requested. */
 #define MAX_LOCKS		(NUM_FIXED_LWLOCKS + 512)
@@ -111,13 +108,6 @@ static int	nlocks = 0;			/* 0: nothing is known of them */
 static Range ranges[PGSCALE_LWLOCK_TRANCHES];
 
 static void
-lwlocks_request(void)
-{
-	RequestAddinShmemSpace(sizeof(Shared));
-	RequestNamedLWLockTranche(LOCK_TRANCHE, 1);
-}
-
-static void
 find_ranges(void)
 {
 	memset(ranges, 0, sizeof(ranges));
@@ -133,22 +123,23 @@ find_ranges(void)
 }
 
 static void
-lwlocks_startup(void)
+lwlocks_init(void)
 {
-	bool		found;
-
-	shared = ShmemInitStruct("pgscale lwlocks", sizeof(Shared), &found);
-	if (!found)
-	{
-		memset(shared, 0, sizeof(Shared));
-		pgscale_change_init(&shared->changes);
-		pg_atomic_init_u64(&shared->last_ns, 0);
-		shared->lock = &GetNamedLWLockTranche(LOCK_TRANCHE)->lock;
-		shared->reset_at = GetCurrentTimestamp();
-	}
+	pgscale_change_init(&shared->changes);
+	pg_atomic_init_u64(&shared->last_ns, 0);
+	shared->reset_at = GetCurrentTimestamp();
 	nlocks = pgscale_lwlock_layout_known() ? pgscale_lwlocks_count(MAX_LOCKS) : 0;
 	find_ranges();
 }
+
+static const PgscaleArea lwlocks_area = {
+	.name = "pgscale lwlocks",
+	.at = (void **) &shared,
+	.size = sizeof(Shared),
+	.nlocks = 1,
+	.locks = offsetof(Shared, lock),
+	.init = lwlocks_init,
+};
 
 /* Shares out a tranche's waits among the locks that have a queue. */
 static void
@@ -406,8 +397,7 @@ lwlocks_health(PgscaleHealth *health)
 
 const PgscaleModule pgscale_lwlocks_module = {
 	.name = "lwlocks",
-	.shmem_request = lwlocks_request,
-	.shmem_startup = lwlocks_startup,
+	.areas = (const PgscaleArea *const[]) {&lwlocks_area, NULL},
 	.lwlock_waits = lwlocks_tick,
 	.reset = lwlocks_reset,
 	.health = lwlocks_health

@@ -182,8 +182,7 @@ pgscale_relocation_progress(PG_FUNCTION_ARGS)
 const PgscaleModule pgscale_relocation_module = {
 	.name = "relocation",
 	.define_gucs = relocation_define_gucs,
-	.shmem_request = pgscale_relocation_share_request,
-	.shmem_startup = pgscale_relocation_share_startup,
+	.areas = (const PgscaleArea *const[]) {&pgscale_relocation_area, &pgscale_relocation_open_area, NULL},
 	.worker = &pgscale_relocation_launcher,
 	.health = relocation_health,
 	.has_tables = true,

@@ -482,11 +482,14 @@ blockers_after(const PgscaleSamplerTick *tick)
 	blockers_end_change();
 }
 
-const PgscaleSamplerConsumer pgscale_sampler_blockers_consumer = {
+const PgscaleArea pgscale_sampler_blockers_area = {
 	.name = "pgscale sampler blockers",
-	.fixed_size = sizeof(BlockerProfile),
-	.area = (void **) &blockers,
+	.at = (void **) &blockers,
+	.size = sizeof(BlockerProfile),
 	.init = blockers_init,
+};
+
+const PgscaleSamplerConsumer pgscale_sampler_blockers_consumer = {
 	.attach = blockers_attach,
 	.reset = blockers_reset,
 	.begin = blockers_begin,

@@ -194,9 +194,9 @@ pgscale_sampler_nested_queryid(int slot, const PgscaleProc *proc)
 	return (int64) pg_atomic_read_u64(&s->queryid);
 }
 
-const PgscaleSamplerConsumer pgscale_sampler_nested_consumer = {
+const PgscaleArea pgscale_sampler_nested_area = {
 	.name = "pgscale sampler nested",
-	.size = nested_size,
-	.area = (void **) &slots,
+	.at = (void **) &slots,
+	.computed = nested_size,
 	.init = nested_init,
 };

@@ -30,7 +30,6 @@
 #include "port/pg_bitutils.h"
 #include "storage/condition_variable.h"
 #include "storage/ipc.h"
-#include "storage/shmem.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
@@ -40,6 +39,7 @@
 #include "base/preload.h"
 #include "base/row_builder.h"
 #include "base/server_settings.h"
+#include "base/shared_area.h"
 #include "base/timer.h"
 #include "base/units.h"
 #include "base/worker.h"
@@ -66,8 +66,6 @@
  */
 const PgscaleSamplerConsumer *const pgscale_sampler_consumers[] = {
 	&pgscale_sampler_samples_consumer,
-	&pgscale_sampler_types_consumer,
-	&pgscale_sampler_nested_consumer,
 	&pgscale_sampler_profile_consumer,
 	&pgscale_sampler_blockers_consumer,
 	&pgscale_sampler_history_consumer,
@@ -147,23 +145,6 @@ sampler_define_gucs(void)
 	pgscale_sampler_labels_define_guc();
 }
 
-/* Of a consumer's shared memory. */
-static Size
-area_size(const PgscaleSamplerConsumer *consumer)
-{
-	return consumer->size ? consumer->size() : consumer->fixed_size;
-}
-
-static void
-sampler_shmem_request(void)
-{
-	Size		size = add_size(sizeof(SamplerControl), sizeof(PgscaleSamplerStats));
-
-	for (int i = 0; pgscale_sampler_consumers[i]; i++)
-		size = add_size(size, area_size(pgscale_sampler_consumers[i]));
-	RequestAddinShmemSpace(size);
-}
-
 /* In the postmaster, when all other processes are gone. */
 static void
 save_at_shutdown(int code, Datum arg)
@@ -174,44 +155,55 @@ save_at_shutdown(int code, Datum arg)
 }
 
 static void
+control_init(void)
+{
+	pg_atomic_init_u64(&control->resets_requested, 0);
+	pg_atomic_init_u64(&control->resets_done, 0);
+	ConditionVariableInit(&control->reset_done);
+}
+
+static void
+stats_init(void)
+{
+	pgscale_change_init(&stats->changes);
+}
+
+static const PgscaleArea control_area = {
+	.name = "pgscale sampler",
+	.at = (void **) &control,
+	.size = sizeof(SamplerControl),
+	.init = control_init,
+};
+
+static const PgscaleArea stats_area = {
+	.name = "pgscale sampler stats",
+	.at = (void **) &stats,
+	.size = sizeof(PgscaleSamplerStats),
+	.init = stats_init,
+};
+
+static const PgscaleArea *const sampler_areas[] = {
+	&control_area,
+	&stats_area,
+	&pgscale_sampler_types_area,
+	&pgscale_sampler_nested_area,
+	&pgscale_sampler_profile_area,
+	&pgscale_sampler_blockers_area,
+	&pgscale_sampler_history_area,
+	&pgscale_sampler_timeline_area,
+	&pgscale_sampler_texts_area,
+	&pgscale_sampler_totals_area,
+	&pgscale_sampler_labels_area,
+	NULL
+};
+
+static void
 sampler_shmem_startup(void)
 {
-	bool		attached;
-	bool		found;
-
-	control = ShmemInitStruct("pgscale sampler", sizeof(SamplerControl), &attached);
-	if (!attached)
-	{
-		control->latch = NULL;
-		pg_atomic_init_u64(&control->resets_requested, 0);
-		pg_atomic_init_u64(&control->resets_done, 0);
-		ConditionVariableInit(&control->reset_done);
-	}
-	stats = ShmemInitStruct("pgscale sampler stats", sizeof(*stats), &found);
-	if (!found)
-	{
-		memset(stats, 0, sizeof(*stats));
-		pgscale_change_init(&stats->changes);
-	}
-	for (int i = 0; pgscale_sampler_consumers[i]; i++)
-	{
-		const PgscaleSamplerConsumer *consumer = pgscale_sampler_consumers[i];
-		const Size	size = area_size(consumer);
-
-		if (size == 0)
-			continue;
-		*consumer->area = ShmemInitStruct(consumer->name, size, &found);
-		if (found)
-			continue;
-		memset(*consumer->area, 0, consumer->fixed_size);
-		consumer->init();
-	}
-
-	if (!attached && !IsUnderPostmaster)
-	{
-		pgscale_sampler_files_load();
-		on_shmem_exit(save_at_shutdown, (Datum) 0);
-	}
+	if (IsUnderPostmaster)
+		return;
+	pgscale_sampler_files_load();
+	on_shmem_exit(save_at_shutdown, (Datum) 0);
 }
 
 static void
@@ -517,7 +509,7 @@ sampler_health(PgscaleHealth *health)
 const PgscaleModule pgscale_sampler_module = {
 	.name = "sampler",
 	.define_gucs = sampler_define_gucs,
-	.shmem_request = sampler_shmem_request,
+	.areas = sampler_areas,
 	.shmem_startup = sampler_shmem_startup,
 	.register_workers = sampler_register_workers,
 	.reset = sampler_reset,

@@ -16,6 +16,7 @@
 #include "postmaster/bgworker.h"
 
 #include "base/processes.h"
+#include "base/shared_area.h"
 #include "sampler/profile/profile.h"
 #include "sampler/sampler.h"
 
@@ -81,16 +82,6 @@ typedef struct PgscaleSamplerTickSample
 typedef struct PgscaleSamplerConsumer
 {
 	/*
-	 * Its area of shared memory, if the size is not 0; init initializes it,
-	 * and finds zeroes if the size is fixed.
-	 */
-	const char *name;
-	Size		fixed_size;
-	Size		(*size) (void);
-	void	  **area;
-	void		(*init) (void);
-
-	/*
 	 * In the sampler's process: before the first tick; when it is switched
 	 * on, or was started; when it is switched off, or ends; between two
 	 * ticks: counts from now on.
@@ -113,9 +104,7 @@ typedef struct PgscaleSamplerConsumer
 } PgscaleSamplerConsumer;
 
 extern const PgscaleSamplerConsumer pgscale_sampler_samples_consumer;
-extern const PgscaleSamplerConsumer pgscale_sampler_types_consumer;
 extern const PgscaleSamplerConsumer pgscale_sampler_labels_consumer;
-extern const PgscaleSamplerConsumer pgscale_sampler_nested_consumer;
 extern const PgscaleSamplerConsumer pgscale_sampler_profile_consumer;
 extern const PgscaleSamplerConsumer pgscale_sampler_blockers_consumer;
 extern const PgscaleSamplerConsumer pgscale_sampler_history_consumer;
@@ -125,7 +114,18 @@ extern const PgscaleSamplerConsumer pgscale_sampler_cpu_consumer;
 extern const PgscaleSamplerConsumer pgscale_sampler_totals_consumer;
 extern const PgscaleSamplerConsumer pgscale_sampler_observers_consumer;
 
-/* All of them, NULL-terminated. */
+/* The shared memory of what they count. */
+extern const PgscaleArea pgscale_sampler_types_area;
+extern const PgscaleArea pgscale_sampler_nested_area;
+extern const PgscaleArea pgscale_sampler_profile_area;
+extern const PgscaleArea pgscale_sampler_blockers_area;
+extern const PgscaleArea pgscale_sampler_history_area;
+extern const PgscaleArea pgscale_sampler_timeline_area;
+extern const PgscaleArea pgscale_sampler_texts_area;
+extern const PgscaleArea pgscale_sampler_totals_area;
+extern const PgscaleArea pgscale_sampler_labels_area;
+
+/* All consumers, NULL-terminated. */
 extern const PgscaleSamplerConsumer *const pgscale_sampler_consumers[];
 
 /* A tick: samples all processes, from the consumers' begin to their end. */

@@ -346,11 +346,14 @@ texts_end(PgscaleSamplerTick *tick)
 	pgscale_change_end_write(&texts->changes);
 }
 
-const PgscaleSamplerConsumer pgscale_sampler_texts_consumer = {
+const PgscaleArea pgscale_sampler_texts_area = {
 	.name = "pgscale sampler texts",
-	.fixed_size = sizeof(StatementTexts),
-	.area = (void **) &texts,
+	.at = (void **) &texts,
+	.size = sizeof(StatementTexts),
 	.init = texts_init,
+};
+
+const PgscaleSamplerConsumer pgscale_sampler_texts_consumer = {
 	.attach = texts_attach,
 	.reset = texts_reset,
 	.begin = texts_begin,

@@ -101,9 +101,9 @@ pgscale_sampler_types(const PgscaleSamplerTypeName * *names)
 	return (int) used;
 }
 
-const PgscaleSamplerConsumer pgscale_sampler_types_consumer = {
+const PgscaleArea pgscale_sampler_types_area = {
 	.name = "pgscale sampler types",
-	.fixed_size = sizeof(Types),
-	.area = (void **) &types,
+	.at = (void **) &types,
+	.size = sizeof(Types),
 	.init = worker_types_init,
 };

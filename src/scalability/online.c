@@ -33,8 +33,6 @@
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
-#include "storage/ipc.h"
-#include "storage/shmem.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
@@ -45,6 +43,7 @@
 #include "base/row_builder.h"
 #include "base/server_counters.h"
 #include "base/server_settings.h"
+#include "base/shared_area.h"
 #include "base/timer.h"
 #include "base/units.h"
 #include "scalability/scalability.h"
@@ -326,26 +325,20 @@ scalability_reset(void)
 }
 
 static void
-scalability_shmem_request(void)
+scalability_init(void)
 {
-	RequestAddinShmemSpace(MAXALIGN(sizeof(ScalabilityShared)));
+	pgscale_change_init(&shared->changes);
+	pg_atomic_init_u32(&shared->resets, 0);
+	pg_atomic_init_u64(&shared->reset_at, (uint64) GetCurrentTimestamp());
+	pg_atomic_init_u64(&shared->observed_ns, 0);
 }
 
-static void
-scalability_shmem_startup(void)
-{
-	bool		found;
-
-	shared = ShmemInitStruct("pgscale scalability", sizeof(ScalabilityShared), &found);
-	if (!found)
-	{
-		memset(shared, 0, sizeof(*shared));
-		pgscale_change_init(&shared->changes);
-		pg_atomic_init_u32(&shared->resets, 0);
-		pg_atomic_init_u64(&shared->reset_at, (uint64) GetCurrentTimestamp());
-		pg_atomic_init_u64(&shared->observed_ns, 0);
-	}
-}
+static const PgscaleArea scalability_area = {
+	.name = "pgscale scalability",
+	.at = (void **) &shared,
+	.size = sizeof(ScalabilityShared),
+	.init = scalability_init,
+};
 
 static void
 scalability_health(PgscaleHealth *health)
@@ -379,8 +372,7 @@ scalability_health(PgscaleHealth *health)
 
 const PgscaleModule pgscale_scalability_module = {
 	.name = "scalability",
-	.shmem_request = scalability_shmem_request,
-	.shmem_startup = scalability_shmem_startup,
+	.areas = (const PgscaleArea *const[]) {&scalability_area, NULL},
 	.observe = scalability_observe,
 	.reset = scalability_reset,
 	.health = scalability_health,

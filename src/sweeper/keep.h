@@ -20,6 +20,7 @@
 #include "storage/lwlock.h"
 
 #include "base/pg_compat.h"
+#include "base/shared_area.h"
 #include "sweeper/partitions.h"
 
 /* As many relations can be kept, and that fraction of the buffers for all of them. */
@@ -84,8 +85,7 @@ extern PgscaleSweeperKeptList *pgscale_sweeper_kept_list;
 
 /* kept_relations.c: the list, its file, and how it follows the relations */
 
-extern void pgscale_sweeper_kept_request(void);
-extern void pgscale_sweeper_kept_startup(void);
+extern const PgscaleArea pgscale_sweeper_kept_area;
 
 /*
  * Changes the list with change(list, arg) and writes the file.  Nothing has changed after

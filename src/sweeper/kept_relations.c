@@ -62,7 +62,6 @@
 #include "postmaster/bgworker.h"
 #include "storage/fd.h"
 #include "storage/ipc.h"
-#include "storage/shmem.h"
 #include "tcop/tcopprot.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
@@ -74,12 +73,11 @@
 
 #include "base/relation_files.h"
 #include "base/saved_file.h"
+#include "base/shared_area.h"
 #include "base/timer.h"
 #include "base/units.h"
 #include "base/worker.h"
 #include "sweeper/keep.h"
-
-#define LOCK_TRANCHE	"pgscale sweeper keep"
 
 #define KEPT_FILE		PGSTAT_STAT_PERMANENT_DIRECTORY "/pgscale_sweeper_keep.stat"
 
@@ -505,25 +503,19 @@ pgscale_sweeper_kept_follow(void)
 	MemoryContextSwitchTo(context);
 }
 
-void
-pgscale_sweeper_kept_request(void)
+static void
+kept_init(void)
 {
-	RequestAddinShmemSpace(MAXALIGN(sizeof(PgscaleSweeperKeptList)));
-	RequestNamedLWLockTranche(LOCK_TRANCHE, 2);
-}
-
-void
-pgscale_sweeper_kept_startup(void)
-{
-	bool		there;
-
-	pgscale_sweeper_kept_list = ShmemInitStruct("pgscale sweeper keep", sizeof(PgscaleSweeperKeptList), &there);
-	if (there)
-		return;
-	memset(pgscale_sweeper_kept_list, 0, sizeof(PgscaleSweeperKeptList));
-	pgscale_sweeper_kept_list->change_lock = &GetNamedLWLockTranche(LOCK_TRANCHE)[0].lock;
-	pgscale_sweeper_kept_list->lock = &GetNamedLWLockTranche(LOCK_TRANCHE)[1].lock;
 	pg_atomic_init_u32(&pgscale_sweeper_kept_list->version, 0);
 	(void) unlink(KEPT_FILE ".tmp");
 	read_kept_file();
 }
+
+const PgscaleArea pgscale_sweeper_kept_area = {
+	.name = "pgscale sweeper keep",
+	.at = (void **) &pgscale_sweeper_kept_list,
+	.size = sizeof(PgscaleSweeperKeptList),
+	.nlocks = 2,
+	.locks = offsetof(PgscaleSweeperKeptList, change_lock),
+	.init = kept_init,
+};

@@ -24,17 +24,15 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
-#include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 #include "utils/timestamp.h"
 
 #include "base/server_counters.h"
+#include "base/shared_area.h"
 #include "sweeper/partitions.h"
 #include "sweeper/segment.h"
 #include "sweeper/sweeper.h"
-
-#define LOCK_TRANCHE	"pgscale sweeper"
 
 /* One in that many buffers may belong to a writer. */
 #define BUFFERS_A_WRITER	16
@@ -46,10 +44,12 @@ typedef struct SweeperShared
 	PgscaleBackendWrites backend_writes;
 	bool		base_known;
 	PgscaleSweeperBase base;
+
+	/* of each worker, and not under the lock */
+	PgscaleSweeperPartition partitions[FLEXIBLE_ARRAY_MEMBER];
 } SweeperShared;
 
 static SweeperShared *shared = NULL;
-static PgscaleSweeperPartition *partitions = NULL;	/* of each worker */
 
 PgscaleSweeperMemory pgscale_sweeper_memory = {0};
 
@@ -221,37 +221,41 @@ most_writers(int n, int workers)
 	return Min(all / workers + (n < all % workers), PGSCALE_SWEEPER_MAX_WRITERS);
 }
 
+int
+pgscale_sweeper_workers(void)
+{
+	return Min(pgscale_sweeper_settings.workers, Max(max_worker_processes / 3, 1));
+}
+
 static Size
-partitions_size(int workers)
+partitions_size(void)
 {
-	return add_size(MAXALIGN(sizeof(SweeperShared)), mul_size(workers, sizeof(PgscaleSweeperPartition)));
+	return add_size(offsetof(SweeperShared, partitions), mul_size(pgscale_sweeper_workers(), sizeof(PgscaleSweeperPartition)));
 }
 
-void
-pgscale_sweeper_partitions_request(int workers)
+static uint64
+sweeper_written(void)
 {
-	RequestAddinShmemSpace(partitions_size(workers));
-	RequestNamedLWLockTranche(LOCK_TRANCHE, 1);
+	uint64		written = 0;
+
+	for (int i = 0; i < shared->workers; i++)
+		written += pgscale_sweeper_write_counts(&shared->partitions[i]).written;
+	return written;
 }
 
-void
-pgscale_sweeper_partitions_startup(int workers)
+static void
+partitions_init(void)
 {
-	bool		found;
+	const int	workers = pgscale_sweeper_workers();
 
-	pgscale_counters_own_writes = pgscale_sweeper_written;
+	pgscale_counters_own_writes = sweeper_written;
 	pgscale_buffer_worths = &pgscale_sweeper_worths;
-	shared = ShmemInitStruct("pgscale sweeper", partitions_size(workers), &found);
-	partitions = (PgscaleSweeperPartition *) ((char *) shared + MAXALIGN(sizeof(SweeperShared)));
-	if (found)
-		return;
-	memset(shared, 0, partitions_size(workers));
+	memset(shared->partitions, 0, workers * sizeof(PgscaleSweeperPartition));
 	shared->workers = workers;
-	shared->lock = &GetNamedLWLockTranche(LOCK_TRANCHE)->lock;
 
 	for (int i = 0; i < workers; i++)
 	{
-		PgscaleSweeperPartition *partition = &partitions[i];
+		PgscaleSweeperPartition *partition = &shared->partitions[i];
 
 		partition->number = i;
 		partition->first = partition_begin(i, workers);
@@ -268,6 +272,16 @@ pgscale_sweeper_partitions_startup(int workers)
 	}
 }
 
+const PgscaleArea pgscale_sweeper_area = {
+	.name = "pgscale sweeper",
+	.at = (void **) &shared,
+	.size = offsetof(SweeperShared, partitions),
+	.computed = partitions_size,
+	.nlocks = 1,
+	.locks = offsetof(SweeperShared, lock),
+	.init = partitions_init,
+};
+
 int
 pgscale_sweeper_count(void)
 {
@@ -278,7 +292,7 @@ PgscaleSweeperPartition *
 pgscale_sweeper_partition(int number)
 {
 	Assert(number >= 0 && number < shared->workers);
-	return &partitions[number];
+	return &shared->partitions[number];
 }
 
 bool
@@ -307,16 +321,6 @@ pgscale_sweeper_report_add(PgscaleSweeperPolicyReport *report, const PgscaleSwee
 	}
 }
 
-uint64
-pgscale_sweeper_written(void)
-{
-	uint64		written = 0;
-
-	for (int i = 0; i < shared->workers; i++)
-		written += pgscale_sweeper_write_counts(&partitions[i]).written;
-	return written;
-}
-
 int64
 pgscale_sweeper_backend_writes(bool anew)
 {
@@ -339,13 +343,13 @@ pgscale_sweeper_rebase(void)
 
 	/* may wait */
 	for (int i = 0; i < shared->workers; i++)
-		(void) pgscale_sweeper_reported(&partitions[i], &reports[i]);
+		(void) pgscale_sweeper_reported(&shared->partitions[i], &reports[i]);
 
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
 	for (int i = 0; i < shared->workers; i++)
 	{
-		shared->base.sweep[i] = partitions[i].counts;
-		shared->base.write[i] = pgscale_sweeper_write_counts(&partitions[i]);
+		shared->base.sweep[i] = shared->partitions[i].counts;
+		shared->base.write[i] = pgscale_sweeper_write_counts(&shared->partitions[i]);
 		shared->base.policy[i] = reports[i];
 	}
 	shared->base.backend_writes = backend_writes;

@@ -18,6 +18,7 @@
 #include "storage/latch.h"
 
 #include "base/change_count.h"
+#include "base/shared_area.h"
 #include "base/shared_buffers.h"
 #include "sweeper/forecast.h"
 #include "sweeper/policies/policy.h"
@@ -288,8 +289,10 @@ typedef struct PgscaleSweeperBase
 	TimestampTz reset_at;
 } PgscaleSweeperBase;
 
-extern void pgscale_sweeper_partitions_request(int workers);
-extern void pgscale_sweeper_partitions_startup(int workers);
+extern const PgscaleArea pgscale_sweeper_area;
+
+/* How many sweepers there are to be: those of the setting, or fewer, so that other workers find slots. */
+extern int	pgscale_sweeper_workers(void);
 
 /* How many of that many buffers may be ready. */
 extern int	pgscale_sweeper_stack_size(int buffers);
@@ -303,9 +306,6 @@ extern bool pgscale_sweeper_reported(PgscaleSweeperPartition *partition, Pgscale
 
 /* Adds the counts of another report, or subtracts them. */
 extern void pgscale_sweeper_report_add(PgscaleSweeperPolicyReport *report, const PgscaleSweeperPolicyReport *other, bool subtract);
-
-/* Pages that all writers have written since the server started. */
-extern uint64 pgscale_sweeper_written(void);
 
 /*
  * Pages that backends and recovery have written since the server started: a count

@@ -59,12 +59,6 @@ pgscale_sweeper_wanted(void)
 	return pgscale_sweeper_settings.use != PGSCALE_USE_OFF;
 }
 
-int
-pgscale_sweeper_workers(void)
-{
-	return Min(pgscale_sweeper_settings.workers, Max(max_worker_processes / 3, 1));
-}
-
 static void
 sweeper_define_gucs(void)
 {
@@ -303,17 +297,8 @@ sweeper_health(PgscaleHealth *health)
  */
 
 static void
-sweeper_shmem_request(void)
-{
-	pgscale_sweeper_partitions_request(pgscale_sweeper_workers());
-	pgscale_sweeper_kept_request();
-}
-
-static void
 sweeper_shmem_startup(void)
 {
-	pgscale_sweeper_partitions_startup(pgscale_sweeper_workers());
-	pgscale_sweeper_kept_startup();
 	if (!IsUnderPostmaster)
 		pgscale_sweeper_saved_startup();
 }
@@ -335,7 +320,7 @@ sweeper_reset(void)
 const PgscaleModule pgscale_sweeper_module = {
 	.name = "sweeper",
 	.define_gucs = sweeper_define_gucs,
-	.shmem_request = sweeper_shmem_request,
+	.areas = (const PgscaleArea *const[]) {&pgscale_sweeper_area, &pgscale_sweeper_kept_area, NULL},
 	.shmem_startup = sweeper_shmem_startup,
 	.worker = &pgscale_sweeper_worker,
 	.observe = sweeper_observe,

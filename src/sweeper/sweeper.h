@@ -33,9 +33,6 @@ extern PgscaleSweeperSettings pgscale_sweeper_settings;
 
 extern bool pgscale_sweeper_wanted(void);
 
-/* How many sweepers there are: those of the setting, or fewer, so that other workers find slots. */
-extern int	pgscale_sweeper_workers(void);
-
 /* scan.c: finding buffers that may leave, and making them ready */
 
 /*

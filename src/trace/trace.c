@@ -19,7 +19,6 @@
 #include "catalog/pg_authid.h"
 #include "funcapi.h"
 #include "miscadmin.h"
-#include "storage/ipc.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
@@ -316,25 +315,10 @@ trace_health(PgscaleHealth *health)
 	}
 }
 
-static void
-trace_shmem_request(void)
-{
-	RequestAddinShmemSpace(pgscale_trace_trigger_size());
-	RequestAddinShmemSpace(pgscale_trace_history_size());
-}
-
-static void
-trace_shmem_startup(void)
-{
-	pgscale_trace_trigger_startup();
-	pgscale_trace_history_startup();
-}
-
 const PgscaleModule pgscale_trace_module = {
 	.name = "trace",
 	.define_gucs = pgscale_trace_trigger_define_gucs,
-	.shmem_request = trace_shmem_request,
-	.shmem_startup = trace_shmem_startup,
+	.areas = (const PgscaleArea *const[]) {&pgscale_trace_trigger_area, &pgscale_trace_history_area, NULL},
 	.observe = pgscale_trace_trigger_observe,
 	.reset = pgscale_trace_history_reset,
 	.health = trace_health

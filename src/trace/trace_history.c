@@ -16,7 +16,6 @@
 
 #include "funcapi.h"
 #include "miscadmin.h"
-#include "storage/shmem.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
@@ -24,6 +23,7 @@
 #include "base/preload.h"
 #include "base/ring.h"
 #include "base/row_builder.h"
+#include "base/shared_area.h"
 #include "base/units.h"
 #include "base/wait_events.h"
 #include "trace/trigger.h"
@@ -74,24 +74,19 @@ static const char *const figures[] = {
 	[PGSCALE_TRACE_ACTIVE_SESSIONS] = "active sessions"
 };
 
-Size
-pgscale_trace_history_size(void)
+static void
+trace_history_init(void)
 {
-	return MAXALIGN(sizeof(History));
-}
-
-void
-pgscale_trace_history_startup(void)
-{
-	bool		found;
-
-	history = ShmemInitStruct("pgscale trace history", sizeof(History), &found);
-	if (found)
-		return;
-	memset(history, 0, sizeof(*history));
 	pg_atomic_init_u64(&history->first, 0);
 	pgscale_ring_init(&history->ring);
 }
+
+const PgscaleArea pgscale_trace_history_area = {
+	.name = "pgscale trace history",
+	.at = (void **) &history,
+	.size = sizeof(History),
+	.init = trace_history_init,
+};
 
 static HistoryEvent
 history_event(const PgscaleTrace *trace, const PgscaleTraceTotal *total)

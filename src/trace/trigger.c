@@ -29,10 +29,10 @@
 
 #include "miscadmin.h"
 #include "storage/ipc.h"
-#include "storage/shmem.h"
 #include "utils/guc.h"
 #include "utils/timestamp.h"
 
+#include "base/shared_area.h"
 #include "base/timer.h"
 #include "base/units.h"
 #include "base/wait_events.h"
@@ -316,21 +316,9 @@ pgscale_trace_trigger_define_gucs(void)
 							NULL, NULL, NULL);
 }
 
-Size
-pgscale_trace_trigger_size(void)
+static void
+trigger_init(void)
 {
-	return MAXALIGN(sizeof(TriggerShared));
-}
-
-void
-pgscale_trace_trigger_startup(void)
-{
-	bool		found;
-
-	shared = ShmemInitStruct("pgscale trace", sizeof(TriggerShared), &found);
-	if (found)
-		return;
-	memset(shared, 0, sizeof(*shared));
 	pg_atomic_init_u64(&shared->observed_ns, 0);
 	pg_atomic_init_u32(&shared->known, 0);
 	pg_atomic_init_u32(&shared->worker_pid, 0);
@@ -344,6 +332,13 @@ pgscale_trace_trigger_startup(void)
 		pg_atomic_init_u64(&shared->runs[i].spent_ns, 0);
 	}
 }
+
+const PgscaleArea pgscale_trace_trigger_area = {
+	.name = "pgscale trace",
+	.at = (void **) &shared,
+	.size = sizeof(TriggerShared),
+	.init = trigger_init,
+};
 
 /* What has become of the latest alarm. */
 static const char *

@@ -17,6 +17,7 @@
 
 #include "base/evidence.h"
 #include "base/processes.h"
+#include "base/shared_area.h"
 #include "trace/trace.h"
 
 /* Figures that are watched; each is a number of sessions, on average over a second. */
@@ -63,9 +64,9 @@ typedef struct PgscaleTraceRun
 
 /* trigger.c: when */
 
+extern const PgscaleArea pgscale_trace_trigger_area;
+
 extern void pgscale_trace_trigger_define_gucs(void);
-extern Size pgscale_trace_trigger_size(void);
-extern void pgscale_trace_trigger_startup(void);
 extern void pgscale_trace_trigger_observe(const PgscaleObservation *observation);
 
 /* How it is, if it is on; else returns false. */
@@ -84,8 +85,8 @@ extern void pgscale_trace_trigger_end(PgscaleTraceRun *run, PgscaleTraceOutcome 
 
 /* trace_history.c: what is kept */
 
-extern Size pgscale_trace_history_size(void);
-extern void pgscale_trace_history_startup(void);
+extern const PgscaleArea pgscale_trace_history_area;
+
 extern void pgscale_trace_history_reset(void);
 extern void pgscale_trace_history_add(int number, const PgscaleTraceAlarm *alarm, const PgscaleTrace *trace,
 									  const PgscaleProcClient *client);

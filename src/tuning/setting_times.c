@@ -15,11 +15,11 @@
 
 #include "common/hashfn.h"
 #include "port/atomics.h"
-#include "storage/shmem.h"
 #include "utils/guc.h"
 #include "utils/timestamp.h"
 
 #include "base/pg_compat.h"
+#include "base/shared_area.h"
 #include "base/timer.h"
 #include "tuning/tuning.h"
 
@@ -62,12 +62,6 @@ value_of(const char *setting)
 	return value ? DatumGetUInt32(hash_any((const unsigned char *) value, strlen(value))) : 0;
 }
 
-Size
-pgscale_tuning_settings_size(void)
-{
-	return sizeof(Shared);
-}
-
 static Setting *
 find_setting(uint64 name)
 {
@@ -107,17 +101,11 @@ watch_setting(const char *name, void *arg)
 		pg_atomic_write_u32(&shared->nsettings, n + 1);
 }
 
-void
-pgscale_tuning_settings_startup(void)
+static void
+settings_init(void)
 {
 	TimestampTz start = 0;
-	bool		found;
 
-	shared = ShmemInitStruct("pgscale settings", sizeof(Shared), &found);
-	if (found)
-		return;
-
-	memset(shared, 0, sizeof(Shared));
 	pg_atomic_init_u32(&shared->nsettings, 0);
 	for (int i = 0; i < MAX_SETTINGS; i++)
 	{
@@ -126,6 +114,13 @@ pgscale_tuning_settings_startup(void)
 	}
 	pgscale_compat_each_setting(watch_setting, &start);
 }
+
+const PgscaleArea pgscale_tuning_settings_area = {
+	.name = "pgscale settings",
+	.at = (void **) &shared,
+	.size = sizeof(Shared),
+	.init = settings_init,
+};
 
 void
 pgscale_tuning_settings_watch(TimestampTz now)

@@ -18,8 +18,6 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
-#include "storage/ipc.h"
-#include "storage/shmem.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
@@ -136,20 +134,6 @@ pgscale_tuning_wal_size(PG_FUNCTION_ARGS)
 }
 
 static void
-tuning_shmem_request(void)
-{
-	RequestAddinShmemSpace(pgscale_evidence_size());
-	RequestAddinShmemSpace(pgscale_tuning_settings_size());
-}
-
-static void
-tuning_shmem_startup(void)
-{
-	pgscale_evidence_startup();
-	pgscale_tuning_settings_startup();
-}
-
-static void
 tuning_observe(const PgscaleObservation *observation)
 {
 	pgscale_tuning_settings_watch(observation->at);
@@ -181,8 +165,7 @@ static const char *const asks[] = {
 
 const PgscaleModule pgscale_tuning_module = {
 	.name = "tuning",
-	.shmem_request = tuning_shmem_request,
-	.shmem_startup = tuning_shmem_startup,
+	.areas = (const PgscaleArea *const[]) {&pgscale_evidence_area, &pgscale_tuning_settings_area, NULL},
 	.observe = tuning_observe,
 	.health = tuning_health,
 	.has_tables = true,

@@ -24,8 +24,8 @@ extern int64 pgscale_tuning_duration_ms(FunctionCallInfo fcinfo, int argument);
 
 /* setting_times.c: since when settings have their values */
 
-extern Size pgscale_tuning_settings_size(void);
-extern void pgscale_tuning_settings_startup(void);
+extern const PgscaleArea pgscale_tuning_settings_area;
+
 
 /* The writer's side: the sampler's process. */
 extern void pgscale_tuning_settings_watch(TimestampTz now);

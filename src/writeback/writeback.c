@@ -37,7 +37,6 @@
 #include "storage/fd.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
-#include "storage/shmem.h"
 #include "utils/guc.h"
 #include "utils/timestamp.h"
 
@@ -45,6 +44,7 @@
 #include "base/pg_compat.h"
 #include "base/preload.h"
 #include "base/row_builder.h"
+#include "base/shared_area.h"
 #include "base/timer.h"
 #include "base/units.h"
 #include "base/worker.h"
@@ -52,8 +52,6 @@
 #include "writeback/flush_requests.h"
 #include "writeback/writeback.h"
 #include "writeback/writeback_controller.h"
-
-#define LOCK_TRANCHE	"pgscale writeback"
 
 /* Between two rounds: while anything is written, and otherwise. */
 #define WORK_PERIOD_NS	(50 * NS_PER_MS)
@@ -154,27 +152,21 @@ writeback_define_gucs(void)
 }
 
 static void
-writeback_shmem_request(void)
+writeback_init(void)
 {
-	RequestAddinShmemSpace(MAXALIGN(sizeof(WritebackShared)));
-	RequestNamedLWLockTranche(LOCK_TRANCHE, 1);
+	shared->figures.cap = shared->figures.window = -1;
+	shared->figures.server_rate = shared->figures.disk_rate = shared->figures.rewritten = -1;
+	shared->reset_at = GetCurrentTimestamp();
 }
 
-static void
-writeback_shmem_startup(void)
-{
-	bool		found;
-
-	shared = ShmemInitStruct("pgscale writeback", sizeof(WritebackShared), &found);
-	if (!found)
-	{
-		memset(shared, 0, sizeof(*shared));
-		shared->figures.cap = shared->figures.window = -1;
-		shared->figures.server_rate = shared->figures.disk_rate = shared->figures.rewritten = -1;
-		shared->lock = &GetNamedLWLockTranche(LOCK_TRANCHE)->lock;
-		shared->reset_at = GetCurrentTimestamp();
-	}
-}
+static const PgscaleArea writeback_area = {
+	.name = "pgscale writeback",
+	.at = (void **) &shared,
+	.size = sizeof(WritebackShared),
+	.nlocks = 1,
+	.locks = offsetof(WritebackShared, lock),
+	.init = writeback_init,
+};
 
 static void
 writeback_rebase(void)
@@ -593,8 +585,7 @@ static const PgscaleWorker writeback_worker = {
 const PgscaleModule pgscale_writeback_module = {
 	.name = "writeback",
 	.define_gucs = writeback_define_gucs,
-	.shmem_request = writeback_shmem_request,
-	.shmem_startup = writeback_shmem_startup,
+	.areas = (const PgscaleArea *const[]) {&writeback_area, NULL},
 	.worker = &writeback_worker,
 	.reset = writeback_rebase,
 	.health = writeback_health,

@@ -1010,9 +1010,9 @@ sweep_steps(PG_FUNCTION_ARGS)
 {
 	initStringInfo(&lines);
 	initStringInfo(&said);
-	shared = palloc0(sizeof(SweeperShared));
+	shared = palloc0(sizeof(SweeperShared) + sizeof(PgscaleSweeperPartition));
 	shared->workers = 1;
-	s = partition = partitions = palloc0(sizeof(PgscaleSweeperPartition));
+	s = partition = shared->partitions;
 	q = palloc0(sizeof(PgscaleSweeperQueues));
 	pgscale_sweeper_memory = (PgscaleSweeperMemory) {
 		.queues = q,.stack = palloc0(MOST_BUFFERS * sizeof(PgscaleSweeperSupplied)),.pages = the_pages,.policy = the_memory

@@ -37,11 +37,14 @@ of_workers(int n, int workers)
 {
 	if (!shared)
 	{
+		bool		found;
+
+		pgscale_sweeper_settings.workers = workers;
 		LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-		pgscale_sweeper_partitions_startup(workers);
+		shared = ShmemInitStruct(pgscale_sweeper_area.name, partitions_size(), &found);
 		LWLockRelease(AddinShmemInitLock);
 	}
-	return &partitions[n];
+	return &shared->partitions[n];
 }
 
 /*

@@ -62,7 +62,6 @@
 #include "storage/latch.h"
 #include "storage/lwlock.h"
 #include "storage/proc.h"
-#include "storage/shmem.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
@@ -70,6 +69,7 @@
 #include "base/kernel.h"
 #include "base/pg_compat.h"
 #include "base/relation_files.h"
+#include "base/shared_area.h"
 #include "base/timer.h"
 #include "base/units.h"
 #include "base/worker.h"
@@ -99,8 +99,6 @@
 /* Between two looks at the files that workers write: where one has grown since the last one, and otherwise. */
 #define GROWING_MS	20
 #define WAITING_MS	200
-
-#define LOCK_TRANCHE	"pgscale relocation"
 
 /* More databases than this with something to do at a time are found by looking. */
 #define DUE_MAX			64
@@ -145,27 +143,13 @@ static int64 asked_at[PGSCALE_RELOCATION_SLOTS];	/* 0: not */
  * The shared state
  */
 
-void
-pgscale_relocation_share_request(void)
-{
-	RequestAddinShmemSpace(MAXALIGN(sizeof(RelocationShared)));
-	RequestNamedLWLockTranche(LOCK_TRANCHE, 1);
-	pgscale_relocation_open_request();
-}
-
-void
-pgscale_relocation_share_startup(void)
-{
-	bool		found;
-
-	shared = ShmemInitStruct("pgscale relocation", sizeof(RelocationShared), &found);
-	if (!found)
-	{
-		memset(shared, 0, sizeof(*shared));
-		shared->lock = &GetNamedLWLockTranche(LOCK_TRANCHE)->lock;
-	}
-	pgscale_relocation_open_startup();
-}
+const PgscaleArea pgscale_relocation_area = {
+	.name = "pgscale relocation",
+	.at = (void **) &shared,
+	.size = sizeof(RelocationShared),
+	.nlocks = 1,
+	.locks = offsetof(RelocationShared, lock),
+};
 
 static void
 launcher_ended(int code, Datum arg)

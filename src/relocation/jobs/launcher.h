@@ -15,14 +15,14 @@
 #include "nodes/pg_list.h"
 
 #include "base/pg_compat.h"
+#include "base/shared_area.h"
 #include "pgscale.h"
 #include "relocation/jobs/relocation_jobs.h"
 
 /* How many workers there can be at a time. */
 #define PGSCALE_RELOCATION_SLOTS	16
 
-extern void pgscale_relocation_share_request(void);
-extern void pgscale_relocation_share_startup(void);
+extern const PgscaleArea pgscale_relocation_area;
 
 /* The launcher's own account. */
 typedef struct PgscaleRelocationLauncherState
@@ -127,8 +127,7 @@ extern const PgscaleWorker pgscale_relocation_launcher;
  * open_jobs.c: in which databases there are relocation jobs that have not ended.
  */
 
-extern void pgscale_relocation_open_request(void);
-extern void pgscale_relocation_open_startup(void);
+extern const PgscaleArea pgscale_relocation_open_area;
 
 /*
  * In a backend whose transaction has added jobs to its database: before it

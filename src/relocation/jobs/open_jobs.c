@@ -44,14 +44,11 @@
 #include "miscadmin.h"
 #include "port/pg_crc32c.h"
 #include "storage/fd.h"
-#include "storage/ipc.h"
 #include "storage/lwlock.h"
-#include "storage/shmem.h"
 
 #include "base/saved_file.h"
+#include "base/shared_area.h"
 #include "relocation/jobs/launcher.h"
-
-#define LOCK_TRANCHE	"pgscale relocation databases"
 
 #define OPEN_FILE		"pg_stat/pgscale_relocation.stat"
 
@@ -98,13 +95,6 @@ static OpenShared *shared = NULL;
 static bool committing = false; /* does this process count as that? */
 static bool has_room;			/* and if so, in its database's entry? */
 
-void
-pgscale_relocation_open_request(void)
-{
-	RequestAddinShmemSpace(MAXALIGN(sizeof(OpenShared)));
-	RequestNamedLWLockTranche(LOCK_TRANCHE, 1);
-}
-
 /* Of the label of the base backup that this server began as; 0: of none. */
 static pg_crc32c
 backup_checksum(void)
@@ -149,17 +139,11 @@ open_jobs_read(OpenFile *content)
 	return true;
 }
 
-void
-pgscale_relocation_open_startup(void)
+static void
+open_jobs_init(void)
 {
 	OpenFile	file;
-	bool		found;
 
-	shared = ShmemInitStruct("pgscale relocation databases", sizeof(OpenShared), &found);
-	if (found)
-		return;
-	memset(shared, 0, sizeof(*shared));
-	shared->lock = &GetNamedLWLockTranche(LOCK_TRANCHE)->lock;
 	shared->backup = backup_checksum();
 	shared->timeline = shared->backup == 0 ? 1 : 0;
 	if (!open_jobs_read(&file))
@@ -170,6 +154,15 @@ pgscale_relocation_open_startup(void)
 	for (int i = 0; i < file.n; i++)
 		shared->databases[i].database = file.databases[i];
 }
+
+const PgscaleArea pgscale_relocation_open_area = {
+	.name = "pgscale relocation databases",
+	.at = (void **) &shared,
+	.size = sizeof(OpenShared),
+	.nlocks = 1,
+	.locks = offsetof(OpenShared, lock),
+	.init = open_jobs_init,
+};
 
 /* If it cannot, the server log has the reason.  The lock must be held. */
 static bool

@@ -85,14 +85,12 @@ history_size(void)
 }
 
 static void
-start_history_area(void)
+history_area_init(void)
 {
 	history->capacity = pgscale_sampler_settings.history_size;
 	pg_atomic_init_u64(&history->first, 0);
 	pgscale_ring_init(&history->ring);
 	pgscale_change_init(&history->changes);
-	history->spans.end = 0;
-	history->spans.n = 0;
 }
 
 static void
@@ -230,11 +228,15 @@ history_reset(int64 now)
 	history_start(now);
 }
 
-const PgscaleSamplerConsumer pgscale_sampler_history_consumer = {
+const PgscaleArea pgscale_sampler_history_area = {
 	.name = "pgscale sampler history",
-	.size = history_size,
-	.area = (void **) &history,
-	.init = start_history_area,
+	.at = (void **) &history,
+	.size = offsetof(History, samples),
+	.computed = history_size,
+	.init = history_area_init,
+};
+
+const PgscaleSamplerConsumer pgscale_sampler_history_consumer = {
 	.attach = history_attach,
 	.start = history_start,
 	.reset = history_reset,

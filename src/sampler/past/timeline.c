@@ -233,11 +233,14 @@ timeline_reset(int64 now)
 	}
 }
 
-const PgscaleSamplerConsumer pgscale_sampler_timeline_consumer = {
+const PgscaleArea pgscale_sampler_timeline_area = {
 	.name = "pgscale sampler timeline",
-	.fixed_size = TIMELINE_SECONDS * sizeof(Second),
-	.area = (void **) &timeline,
+	.at = (void **) &timeline,
+	.size = TIMELINE_SECONDS * sizeof(Second),
 	.init = timeline_init,
+};
+
+const PgscaleSamplerConsumer pgscale_sampler_timeline_consumer = {
 	.reset = timeline_reset,
 	.begin = timeline_begin,
 	.add = timeline_add,

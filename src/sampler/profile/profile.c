@@ -124,10 +124,10 @@ profile_size(void)
 static void
 profile_init(void)
 {
-	memset(profile, 0, profile_size());
 	pgscale_change_init(&profile->changes);
 	profile->capacity = pgscale_sampler_settings.profile_size;
 	profile->nchunks = chunks_for(profile->capacity);
+	memset(profile->chunks, 0, profile->nchunks * sizeof(Chunk));
 	profile->totals.reset_at = GetCurrentTimestamp();
 }
 
@@ -351,11 +351,15 @@ profile_reset(int64 now)
 	pgscale_sampler_profile_end(NULL);
 }
 
-const PgscaleSamplerConsumer pgscale_sampler_profile_consumer = {
+const PgscaleArea pgscale_sampler_profile_area = {
 	.name = "pgscale sampler profile",
-	.size = profile_size,
-	.area = (void **) &profile,
+	.at = (void **) &profile,
+	.size = offsetof(Profile, chunks),
+	.computed = profile_size,
 	.init = profile_init,
+};
+
+const PgscaleSamplerConsumer pgscale_sampler_profile_consumer = {
 	.attach = profile_attach,
 	.reset = profile_reset,
 	.begin = pgscale_sampler_profile_begin,

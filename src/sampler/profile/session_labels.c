@@ -248,11 +248,14 @@ labels_attach(void)
 	pgscale_change_end_write(&labels->resets);
 }
 
-const PgscaleSamplerConsumer pgscale_sampler_labels_consumer = {
+const PgscaleArea pgscale_sampler_labels_area = {
 	.name = "pgscale sampler dimensions",
-	.fixed_size = sizeof(Labels),
-	.area = (void **) &labels,
+	.at = (void **) &labels,
+	.size = sizeof(Labels),
 	.init = labels_init,
+};
+
+const PgscaleSamplerConsumer pgscale_sampler_labels_consumer = {
 	.attach = labels_attach,
 	.reset = labels_reset,
 };

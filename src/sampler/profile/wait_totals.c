@@ -139,11 +139,14 @@ totals_reset(int64 now)
 	pg_atomic_write_u64(&totals->reset_at, (uint64) GetCurrentTimestamp());
 }
 
-const PgscaleSamplerConsumer pgscale_sampler_totals_consumer = {
+const PgscaleArea pgscale_sampler_totals_area = {
 	.name = "pgscale sampler totals",
-	.fixed_size = sizeof(Totals),
-	.area = (void **) &totals,
+	.at = (void **) &totals,
+	.size = sizeof(Totals),
 	.init = totals_init,
+};
+
+const PgscaleSamplerConsumer pgscale_sampler_totals_consumer = {
 	.reset = totals_reset,
 	.add = totals_add_sample,
 };

@@ -12,8 +12,8 @@
 #include "simulate.h"
 
 #include "base/change_count.c"
+#include "base/shared_area.c"
 #include "sampler/past/history.c"
-#include "storage/shmem.h"
 
 #define CAPACITY	7
 #define TICKS		12
@@ -79,12 +79,9 @@ read_samples(void *argument)
 void
 sim_begin(void)
 {
-	bool		found;
-
 	pgscale_sampler_settings.history_size = CAPACITY;
 	pgscale_sampler_settings.history_period_ms = PERIOD_MS;
-	history = ShmemInitStruct("history", history_size(), &found);
-	start_history_area();
+	pgscale_area_startup(&pgscale_sampler_history_area);
 	history_start(0);
 	sim_thread(add_samples, NULL);
 	sim_thread(read_samples, NULL);

@@ -12,8 +12,8 @@
 #include "simulate.h"
 
 #include "base/change_count.c"
+#include "base/shared_area.c"
 #include "sampler/profile/profile.c"
-#include "storage/shmem.h"
 
 #define CAPACITY	17			/* more than a search for a victim looks at */
 #define TICKS		10
@@ -83,11 +83,8 @@ read_snapshots(void *argument)
 void
 sim_begin(void)
 {
-	bool		found;
-
 	pgscale_sampler_settings.profile_size = CAPACITY;
-	profile = ShmemInitStruct("profile", profile_size(), &found);
-	profile_init();
+	pgscale_area_startup(&pgscale_sampler_profile_area);
 	hand = 0;
 	profile_attach();
 	sim_thread(write_ticks, NULL);

@@ -480,6 +480,7 @@ __tsan_write_range(void *at, size_t size)
  */
 int			MyProcPid = 1;
 int			NBuffers = 4096;
+int			max_worker_processes = 8;
 void	   *CurrentMemoryContext;
 void	   *TopMemoryContext;
 volatile int InterruptPending;
@@ -532,6 +533,8 @@ FAILS(errfinish)
 NOTHING(errhint)
 NOTHING(errcode)
 NOTHING(pfree)
+NOTHING(RequestAddinShmemSpace)
+NOTHING(RequestNamedLWLockTranche)
 NOTHING(ProcessInterrupts)
 /* its name in 15, by base/pg_compat.h, and the later one */
 NOTHING(SetSingleFuncCall)
