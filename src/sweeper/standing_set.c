@@ -120,9 +120,15 @@ worth_writing(const PgscalePage *page, bool (*may_write) (int buf))
 	return look.valid && look.dirty && !look.busy && may_write(buf) ? buf : -1;
 }
 
-int
-pgscale_sweeper_run_around(const PgscalePage *page, int limit, bool (*may_write) (int buf),
-						   PgscaleSweeperRun *run, int *bufs)
+/*
+ * Finds the run around a page, at most limit pages from block "least" on, first
+ * those before the page; it ends at a buffer that may not be written, if that is asked.
+ * bufs has room for limit buffers and gets theirs, in no order.  Returns how
+ * many; none if the page itself is not worth writing.
+ */
+static int
+set_run_around(const PgscalePage *page, int limit, bool (*may_write) (int buf),
+			   PgscaleSweeperRun *run, int *bufs)
 {
 	PgscalePage at = *page;
 	int			n = 0;
@@ -224,7 +230,7 @@ is_measured(int at)
 static int
 look_at_run(const PgscalePage *page, int limit, bool (*may_write) (int buf), PgscaleSweeperRun *run, int *bufs)
 {
-	int			n = pgscale_sweeper_run_around(page, limit, may_write, run, bufs);
+	int			n = set_run_around(page, limit, may_write, run, bufs);
 
 	for (int i = 0; i < n; i++)
 	{

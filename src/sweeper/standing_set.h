@@ -25,15 +25,6 @@ typedef struct PgscaleSweeperRun
 	int			victims;		/* of them, victims */
 } PgscaleSweeperRun;
 
-/*
- * Finds the run around a page, at most limit pages from block "least" on, first
- * those before the page; it ends at a buffer that may not be written, if that is asked.
- * bufs has room for limit buffers and gets theirs, in no order.  Returns how
- * many; none if the page itself is not worth writing.
- */
-extern int	pgscale_sweeper_run_around(const PgscalePage *page, int limit, bool (*may_write) (int buf),
-									   PgscaleSweeperRun *run, int *bufs);
-
 /* Is the page unused that the buffer was just seen with? */
 typedef bool (*PgscaleSweeperUnused) (int buf, const PgscaleBuffer *look, const PgscalePage *page);
 

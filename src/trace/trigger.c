@@ -1,23 +1,29 @@
 /*-------------------------------------------------------------------------
  *
  * trigger.c
- *	  The trigger: when to trace without a request.
+ *	  The trigger: traces without a request.
  *
  * Once a second the sampler reports the number of active sessions, and the time that
  * processes waited for locks and LWLocks.  Divided by the length of that second, the
  * time is a number of sessions, too; so one rule judges both (trigger_judge).
  *
- * If a figure leaves its usual range, a background worker is started for one trace
- * (trigger_worker.c).  The cost has three limits: one trace at a time, one a minute,
- * and a total length of traces in any hour.  The last two come from a ring of the
- * started traces.  It is in shared memory, so the limits survive a restart of the
- * sampler.
+ * If a figure leaves its usual range, a background worker is started for one trace: it
+ * finds the worst session, traces it, stores the result, and ends.  It connects to no
+ * database, so it blocks no DROP DATABASE.  It begins no transaction, so it holds back no
+ * VACUUM, and no timeout of a transaction ends it.  It takes one of the places that all
+ * traces share, by a resource owner of its own.
+ *
+ * The cost has three limits: one trace at a time, one a minute, and a total length of
+ * traces in any hour.  The last two come from a ring of the started traces.  It is in
+ * shared memory, so the limits survive a restart of the sampler.
  *
  * Locking: only the sampler begins runs, and later writes are atomic.  The place of a
  * run is used again only after so many runs that they take more than an hour, so its
  * worker has time to read it.
  *
  * Failure: a worker that ends early leaves its run as one that took its full time.
+ * SIGTERM ends it at the next sample of the trace, as it ends any session.  It is not
+ * started again.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -28,10 +34,14 @@
 #include <math.h>
 
 #include "miscadmin.h"
+#include "postmaster/interrupt.h"
 #include "storage/ipc.h"
+#include "tcop/tcopprot.h"
 #include "utils/guc.h"
+#include "utils/resowner.h"
 #include "utils/timestamp.h"
 
+#include "base/pg_compat.h"
 #include "base/shared_area.h"
 #include "base/timer.h"
 #include "base/units.h"
@@ -66,21 +76,50 @@
 
 StaticAssertDecl(RUNS > HOUR_NS / REST_NS + 1, "a run's place must not be used again within an hour");
 
+/* Waits for LWLocks are short: how long to look for a waiting process, and how often. */
+#define FIND_NS			NS_PER_S
+#define FIND_AGAIN_MS	10
+
 /* health says that it does not work if there was no observation for that long. */
 #define SILENT_MS		10000
+
+/* How a trace that the trigger began has ended. */
+typedef enum TraceOutcome
+{
+	TRACE_BEGUN,
+	TRACE_KEPT,
+	TRACE_NO_SLOT,				/* for the background worker */
+	TRACE_NO_PLACE,				/* others trace */
+	TRACE_NO_SESSION,			/* none to trace */
+	TRACE_NO_BUDGET
+} TraceOutcome;
+
+#define OUTCOMES	(TRACE_NO_BUDGET + 1)
+
+/* A trace that was begun; its place in the ring is its number's. */
+typedef struct TraceRun
+{
+	PgscaleTraceAlarm alarm;
+	int			duration_ms;
+	pg_atomic_uint64 began_ns;	/* by pgscale_timer_clock() */
+	pg_atomic_uint64 spent_ns;	/* time of tracing; before it is over, the
+								 * most it may be */
+} TraceRun;
 
 typedef struct TriggerShared
 {
 	pg_atomic_uint64 observed_ns;	/* by pgscale_timer_clock(); 0: never */
 	pg_atomic_uint32 known;		/* seconds */
 	pg_atomic_uint32 worker_pid;	/* the tracing process; 0: none */
-	pg_atomic_uint32 latest;	/* PgscaleTraceOutcome */
-	pg_atomic_uint64 counts[PGSCALE_TRACE_OUTCOMES];
+	pg_atomic_uint32 latest;	/* TraceOutcome */
+	pg_atomic_uint64 counts[OUTCOMES];
 	pg_atomic_uint64 number;	/* of the latest run; 0: there was none */
-	PgscaleTraceRun runs[RUNS];
+	TraceRun	runs[RUNS];
 } TriggerShared;
 
 static TriggerShared *shared = NULL;
+
+PGDLLEXPORT void pgscale_trace_trigger_main(Datum arg);
 
 /* Length of a trace in milliseconds; 0: none. */
 static int	trace_trigger = 0;
@@ -200,7 +239,7 @@ trigger_is_alarmed(PgscaleTraceAlarm *alarm)
 	return false;
 }
 
-static PgscaleTraceRun *
+static TraceRun *
 trigger_run(uint64 number)
 {
 	return &shared->runs[number % RUNS];
@@ -234,14 +273,14 @@ trigger_has_budget(int64 now)
 }
 
 static void
-trigger_note(PgscaleTraceOutcome outcome)
+trigger_note(TraceOutcome outcome)
 {
 	pg_atomic_write_u32(&shared->latest, outcome);
 	pg_atomic_fetch_add_u64(&shared->counts[outcome], 1);
 }
 
-void
-pgscale_trace_trigger_end(PgscaleTraceRun *run, PgscaleTraceOutcome outcome, int64 spent_ns)
+static void
+trigger_end(TraceRun *run, TraceOutcome outcome, int64 spent_ns)
 {
 	pg_atomic_write_u64(&run->spent_ns, (uint64) spent_ns);
 	trigger_note(outcome);
@@ -253,18 +292,18 @@ trigger_begin(const PgscaleTraceAlarm *alarm, int64 now)
 {
 	const uint64 number = pg_atomic_read_u64(&shared->number) + 1;
 	const bool	has_budget = trigger_has_budget(now);
-	PgscaleTraceRun *run = trigger_run(number);
+	TraceRun   *run = trigger_run(number);
 
 	run->alarm = *alarm;
 	run->duration_ms = trace_trigger;
 	pg_atomic_write_u64(&run->began_ns, (uint64) now);
 	pg_atomic_write_u64(&run->spent_ns, (uint64) (trace_trigger * NS_PER_MS));
 	pg_atomic_write_u64(&shared->number, number);
-	trigger_note(PGSCALE_TRACE_BEGUN);
+	trigger_note(TRACE_BEGUN);
 	if (!has_budget)
-		pgscale_trace_trigger_end(run, PGSCALE_TRACE_NO_BUDGET, 0);
-	else if (!pgscale_worker_launch("pgscale trace", PGSCALE_TRACE_WORKER_MAIN, (int32) number, false, NULL))
-		pgscale_trace_trigger_end(run, PGSCALE_TRACE_NO_SLOT, 0);
+		trigger_end(run, TRACE_NO_BUDGET, 0);
+	else if (!pgscale_worker_launch("pgscale trace", "pgscale_trace_trigger_main", (int32) number, false, NULL))
+		trigger_end(run, TRACE_NO_SLOT, 0);
 }
 
 void
@@ -289,14 +328,100 @@ pgscale_trace_trigger_observe(const PgscaleObservation *observation)
 	trigger_begin(&alarm, now);
 }
 
+/*
+ * The worker
+ */
+
+/* Could a trace of this process explain the figure? */
+static bool
+worker_is_candidate(const PgscaleProc *proc, PgscaleTraceFigure figure)
+{
+	const uint32 class = proc->wait_event & PGSCALE_WAIT_CLASS;
+
+	if (proc->kind != (PgscaleProcKind) B_BACKEND || !proc->running || proc->changecount == 0)
+		return false;
+	return figure != PGSCALE_TRACE_LOCK_WAITS || class == PG_WAIT_LOCK || class == PG_WAIT_LWLOCK;
+}
+
+/*
+ * The longest statement is the worst, of those that began when the figure had left its
+ * range: one that began long before, such as a report, belongs to what is usual.
+ */
+static bool
+worker_is_worse(const PgscaleProc *a, const PgscaleProc *b, TimestampTz since)
+{
+	const bool	a_is_new = a->activity_start >= since;
+	const bool	b_is_new = b->activity_start >= since;
+
+	return a_is_new == b_is_new ? a->activity_start < b->activity_start : a_is_new;
+}
+
+/* Looks once at all processes; false if there is none to trace. */
+static bool
+worker_choose(const PgscaleTraceAlarm *alarm, PgscaleTrace *trace)
+{
+	trace->target.pid = 0;
+	for (int slot = 0; slot < pgscale_procs_count(); slot++)
+	{
+		PgscaleProc proc = {0};
+		bool		changed;
+		uint64		retries = 0;
+
+		if (!pgscale_procs_read(slot, &proc, &changed, &retries) || !worker_is_candidate(&proc, alarm->figure))
+			continue;
+		if (trace->target.pid == 0 || worker_is_worse(&proc, &trace->target, alarm->since))
+		{
+			trace->target = proc;
+			trace->slot = slot;
+		}
+	}
+	return trace->target.pid != 0;
+}
+
+static bool
+worker_find(const PgscaleTraceAlarm *alarm, PgscaleTrace *trace)
+{
+	const int64 give_up = pgscale_timer_clock() + FIND_NS;
+
+	while (!worker_choose(alarm, trace))
+	{
+		if (pgscale_timer_clock() >= give_up)
+			return false;
+		pgscale_worker_wait(FIND_AGAIN_MS);
+		CHECK_FOR_INTERRUPTS();
+	}
+	return true;
+}
+
+static TraceOutcome
+worker_trace(int number, TraceRun *run)
+{
+	PgscaleTrace trace = {.duration_ns = run->duration_ms * NS_PER_MS};
+	PgscaleProcClient client;
+
+	trace.totals = pgscale_trace_totals_create();
+	if (!worker_find(&run->alarm, &trace))
+		return TRACE_NO_SESSION;
+	if (!pgscale_procs_read_client(trace.slot, false, &client))
+		client.application_name[0] = '\0';
+	if (!pgscale_trace_watch(&trace))
+		return TRACE_NO_PLACE;
+	/* It may have ended before it could be watched. */
+	if (trace.last <= trace.first)
+		return TRACE_NO_SESSION;
+	pgscale_trace_history_add(number, &run->alarm, &trace, &client);
+	return TRACE_KEPT;
+}
+
 static void
 trigger_detach(int code, Datum arg)
 {
 	pg_atomic_write_u32(&shared->worker_pid, 0);
 }
 
-PgscaleTraceRun *
-pgscale_trace_trigger_attach(int number)
+/* The run of that number, which is this process' until it ends; NULL if another process traces. */
+static TraceRun *
+trigger_attach(int number)
 {
 	uint32		nobody = 0;
 
@@ -305,6 +430,36 @@ pgscale_trace_trigger_attach(int number)
 	before_shmem_exit(trigger_detach, 0);
 	return trigger_run(number);
 }
+
+void
+pgscale_trace_trigger_main(Datum arg)
+{
+	const int	number = DatumGetInt32(arg);
+	TraceRun   *run;
+	TraceOutcome outcome;
+	int64		began;
+
+	pgscale_worker_start("PgscaleTrace");
+	/* A trace looks for no flag but the one that this handler sets. */
+	pqsignal(SIGTERM, die);
+	if (ShutdownRequestPending)
+		proc_exit(1);
+
+	run = trigger_attach(number);
+	if (run == NULL)
+		proc_exit(0);
+	CreateAuxProcessResourceOwner();
+	CurrentResourceOwner = AuxProcessResourceOwner;
+
+	began = pgscale_timer_clock();
+	outcome = worker_trace(number, run);
+	trigger_end(run, outcome, outcome == TRACE_KEPT ? pgscale_timer_clock() - began : 0);
+	proc_exit(0);
+}
+
+/*
+ * The feature
+ */
 
 void
 pgscale_trace_trigger_define_gucs(void)
@@ -322,9 +477,9 @@ trigger_init(void)
 	pg_atomic_init_u64(&shared->observed_ns, 0);
 	pg_atomic_init_u32(&shared->known, 0);
 	pg_atomic_init_u32(&shared->worker_pid, 0);
-	pg_atomic_init_u32(&shared->latest, PGSCALE_TRACE_BEGUN);
+	pg_atomic_init_u32(&shared->latest, TRACE_BEGUN);
 	pg_atomic_init_u64(&shared->number, 0);
-	for (int i = 0; i < PGSCALE_TRACE_OUTCOMES; i++)
+	for (int i = 0; i < OUTCOMES; i++)
 		pg_atomic_init_u64(&shared->counts[i], 0);
 	for (int i = 0; i < RUNS; i++)
 	{
@@ -345,12 +500,12 @@ static const char *
 trigger_latest(void)
 {
 	static const char *const texts[] = {
-		[PGSCALE_TRACE_BEGUN] = "began a trace that was not kept",
-		[PGSCALE_TRACE_KEPT] = "was traced",
-		[PGSCALE_TRACE_NO_SLOT] = "found no slot for a background worker",
-		[PGSCALE_TRACE_NO_PLACE] = "was not traced, because others were tracing",
-		[PGSCALE_TRACE_NO_SESSION] = "found no session to trace",
-		[PGSCALE_TRACE_NO_BUDGET] = "was not traced, because the hour's budget is used up"
+		[TRACE_BEGUN] = "began a trace that was not kept",
+		[TRACE_KEPT] = "was traced",
+		[TRACE_NO_SLOT] = "found no slot for a background worker",
+		[TRACE_NO_PLACE] = "was not traced, because others were tracing",
+		[TRACE_NO_SESSION] = "found no session to trace",
+		[TRACE_NO_BUDGET] = "was not traced, because the hour's budget is used up"
 	};
 
 	if (pg_atomic_read_u32(&shared->worker_pid) != 0)
@@ -364,7 +519,7 @@ trigger_untaken(void)
 {
 	uint64		untaken = 0;
 
-	for (int i = PGSCALE_TRACE_NO_SLOT; i < PGSCALE_TRACE_OUTCOMES; i++)
+	for (int i = TRACE_NO_SLOT; i < OUTCOMES; i++)
 		untaken += pg_atomic_read_u64(&shared->counts[i]);
 	return untaken;
 }
@@ -381,7 +536,7 @@ trigger_health_watching(PgscaleHealth *health)
 		health->reason = psprintf("the trigger watches; no pile-up so far; %s", spent);
 	else
 		health->reason = psprintf("the trigger watches; the latest pile-up %s; " UINT64_FORMAT " kept, " UINT64_FORMAT " not taken; %s",
-								  trigger_latest(), pg_atomic_read_u64(&shared->counts[PGSCALE_TRACE_KEPT]), trigger_untaken(), spent);
+								  trigger_latest(), pg_atomic_read_u64(&shared->counts[TRACE_KEPT]), trigger_untaken(), spent);
 }
 
 bool
@@ -407,7 +562,7 @@ pgscale_trace_trigger_health(PgscaleHealth *health)
 	else
 	{
 		trigger_health_watching(health);
-		if (pg_atomic_read_u32(&shared->latest) == PGSCALE_TRACE_NO_SLOT)
+		if (pg_atomic_read_u32(&shared->latest) == TRACE_NO_SLOT)
 		{
 			health->state = PGSCALE_HEALTH_BROKEN;
 			health->action = psprintf("raise max_worker_processes, which is %d, and restart", max_worker_processes);

@@ -13,7 +13,6 @@
 #include "postgres.h"
 
 #include "datatype/timestamp.h"
-#include "port/atomics.h"
 
 #include "base/evidence.h"
 #include "base/processes.h"
@@ -39,30 +38,7 @@ typedef struct PgscaleTraceAlarm
 	TimestampTz since;			/* when it left the range */
 } PgscaleTraceAlarm;
 
-/* How a trace that the trigger began has ended. */
-typedef enum PgscaleTraceOutcome
-{
-	PGSCALE_TRACE_BEGUN,
-	PGSCALE_TRACE_KEPT,
-	PGSCALE_TRACE_NO_SLOT,		/* for the background worker */
-	PGSCALE_TRACE_NO_PLACE,		/* others trace */
-	PGSCALE_TRACE_NO_SESSION,	/* none to trace */
-	PGSCALE_TRACE_NO_BUDGET
-} PgscaleTraceOutcome;
-
-#define PGSCALE_TRACE_OUTCOMES	(PGSCALE_TRACE_NO_BUDGET + 1)
-
-/* A trace that was begun; its place in the ring is its number's. */
-typedef struct PgscaleTraceRun
-{
-	PgscaleTraceAlarm alarm;
-	int			duration_ms;
-	pg_atomic_uint64 began_ns;	/* by pgscale_timer_clock() */
-	pg_atomic_uint64 spent_ns;	/* time of tracing; before it is over, the
-								 * most it may be */
-} PgscaleTraceRun;
-
-/* trigger.c: when */
+/* trigger.c: when, and of whom */
 
 extern const PgscaleArea pgscale_trace_trigger_area;
 
@@ -71,17 +47,6 @@ extern void pgscale_trace_trigger_observe(const PgscaleObservation *observation)
 
 /* How it is, if it is on; else returns false. */
 extern bool pgscale_trace_trigger_health(PgscaleHealth *health);
-
-/*
- * For the worker: the run of that number, which is this process' until it ends; NULL
- * if another process traces.
- */
-extern PgscaleTraceRun *pgscale_trace_trigger_attach(int number);
-extern void pgscale_trace_trigger_end(PgscaleTraceRun *run, PgscaleTraceOutcome outcome, int64 spent_ns);
-
-/* trigger_worker.c: of whom */
-
-#define PGSCALE_TRACE_WORKER_MAIN	"pgscale_trace_trigger_main"
 
 /* trace_history.c: what is kept */
 

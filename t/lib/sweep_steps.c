@@ -479,7 +479,7 @@ run_around(int block, int limit)
 	PgscaleSweeperRun run;
 	int			bufs[PGSCALE_RUN_MAX];
 
-	say("%s", describe(&run, pgscale_sweeper_run_around(&page, limit, any_buffer, &run, bufs) > 0));
+	say("%s", describe(&run, set_run_around(&page, limit, any_buffer, &run, bufs) > 0));
 }
 
 static void

@@ -245,8 +245,9 @@ const PgscaleSamplerConsumer pgscale_sampler_history_consumer = {
 	.end = history_end,
 };
 
-void
-pgscale_sampler_history_bounds(uint64 *first, uint64 *end)
+/* Numbers of the samples that there are: from *first on, below *end. */
+static void
+history_bounds(uint64 *first, uint64 *end)
 {
 	*end = pgscale_ring_begin_read(&history->ring);
 	*first = Max(pg_atomic_read_u64(&history->first), pgscale_ring_oldest(&history->ring, history->capacity));
@@ -316,7 +317,7 @@ spans_of_newest(uint64 most, PgscaleSamplerSpans *spans, uint64 *first)
 		return;
 
 	pgscale_change_copy(&history->changes, spans, &history->spans, sizeof(*spans));
-	pgscale_sampler_history_bounds(&oldest, &end);
+	history_bounds(&oldest, &end);
 	if (spans->n == 0)
 	{
 		*first = spans->end;
@@ -462,7 +463,7 @@ pgscale_wait_history(PG_FUNCTION_ARGS)
 	/* First all copies, since the sampler does not wait. */
 	found.room = 1024;
 	found.samples = palloc(found.room * sizeof(PgscaleSamplerSample));
-	pgscale_sampler_history_bounds(&first, &end);
+	history_bounds(&first, &end);
 	if (!pgscale_sampler_history_visit(first, end, visit_found, &found))
 		found.n = 0;
 	roots = pgscale_sampler_roots_copy();

@@ -71,9 +71,6 @@ typedef struct PgscaleSamplerSpans
  */
 extern void pgscale_sampler_history_spans(PgscaleSamplerSpans *spans, uint64 *first);
 
-/* Numbers of the samples that there are: from *first on, below *end. */
-extern void pgscale_sampler_history_bounds(uint64 *first, uint64 *end);
-
 /*
  * Calls for each of those that are still there when it comes by, with its number; oldest
  * first.  Returns false if the last one was gone, so that what was visited is older than
