@@ -75,17 +75,29 @@ typedef struct Observer
 	bool		missed;			/* has missed an observation */
 } Observer;
 
-static wait_sums_hash *sums = NULL;
+/* All of it is of the sampler's process. */
 static Observer *observers = NULL;
-static Oid	databases[PGSCALE_DATABASES];
-static uint64 seen_in[PGSCALE_DATABASES];	/* the last observation with a
-											 * session */
-static int	ndatabases = 0;
-static uint64 observations = 0;
-static int64 active_ns = 0;		/* since the last observation, as this */
-static int64 observed_ns = 0;
 static MemoryContext context = NULL;
 static PgscaleLwlockWaits lwlock_waits; /* of the present tick */
+
+/* The time of sessions: by wait event since the process began, and since the last observation. */
+static struct
+{
+	wait_sums_hash *sums;
+	int64		active_ns;
+	int64		ns;
+}			time_seen;
+
+/* Databases of sessions, and the observation in which each last had one. */
+static struct
+{
+	int			n;
+	Oid			oids[PGSCALE_DATABASES];
+	uint64		seen_in[PGSCALE_DATABASES];
+	int			latest;			/* backends of one come one after the other,
+								 * mostly */
+	uint64		observations;
+}			databases;
 
 static int
 count_modules(void)
@@ -101,7 +113,7 @@ static void
 observers_attach(void)
 {
 	observers = MemoryContextAllocZero(TopMemoryContext, count_modules() * sizeof(Observer));
-	sums = wait_sums_create(TopMemoryContext, 256, NULL);
+	time_seen.sums = wait_sums_create(TopMemoryContext, 256, NULL);
 	context = AllocSetContextCreate(TopMemoryContext, "pgscale observe", ALLOCSET_DEFAULT_SIZES);
 }
 
@@ -112,7 +124,7 @@ observers_start(int64 now)
 
 	for (int i = 0; i < nmodules; i++)
 		observers[i].missed = true;
-	active_ns = observed_ns = 0;
+	time_seen.active_ns = time_seen.ns = 0;
 }
 
 /*
@@ -122,29 +134,29 @@ observers_start(int64 now)
 static void
 remember_database(Oid database)
 {
-	/* Backends of one database come one after the other, mostly. */
-	static int	last = 0;
+	int			i = databases.latest;
 
 	if (!OidIsValid(database))
 		return;
-	if (last >= ndatabases || databases[last] != database)
+	if (i >= databases.n || databases.oids[i] != database)
 	{
 		int			oldest = 0;
 
-		for (last = 0; last < ndatabases && databases[last] != database; last++)
-			if (seen_in[last] < seen_in[oldest])
-				oldest = last;
-		if (last == PGSCALE_DATABASES)
+		for (i = 0; i < databases.n && databases.oids[i] != database; i++)
+			if (databases.seen_in[i] < databases.seen_in[oldest])
+				oldest = i;
+		if (i == PGSCALE_DATABASES)
 		{
-			last = oldest;
-			if (seen_in[last] == observations)
+			i = oldest;
+			if (databases.seen_in[i] == databases.observations)
 				return;
-			databases[last] = database;
+			databases.oids[i] = database;
 		}
-		else if (last == ndatabases)
-			databases[ndatabases++] = database;
+		else if (i == databases.n)
+			databases.oids[databases.n++] = database;
+		databases.latest = i;
 	}
-	seen_in[last] = observations;
+	databases.seen_in[i] = databases.observations;
 }
 
 static void
@@ -168,12 +180,12 @@ observers_add(PgscaleSamplerTickSample *sample, const PgscaleSamplerTick *tick)
 	/* Blocking others is not work that advice could save. */
 	if (sample->idle || proc->in_transaction)
 		return;
-	sum = wait_sums_insert(sums, proc->wait_event, &found);
+	sum = wait_sums_insert(time_seen.sums, proc->wait_event, &found);
 	if (!found)
 		sum->ns = 0;
 	sum->ns += sample->ns;
 	if (proc->running && proc->leader_pid == 0)
-		active_ns += sample->ns;
+		time_seen.active_ns += sample->ns;
 }
 
 static void
@@ -194,8 +206,8 @@ each_wait(void (*each) (void *arg, uint32 wait_event, uint64 ns), void *arg)
 	wait_sums_iterator iterator;
 	WaitSum    *sum;
 
-	wait_sums_start_iterate(sums, &iterator);
-	while ((sum = wait_sums_iterate(sums, &iterator)) != NULL)
+	wait_sums_start_iterate(time_seen.sums, &iterator);
+	while ((sum = wait_sums_iterate(time_seen.sums, &iterator)) != NULL)
 		each(arg, sum->wait_event, sum->ns);
 }
 
@@ -249,19 +261,19 @@ observers_after(const PgscaleSamplerTick *tick)
 	MemoryContext old;
 	int64		now;
 
-	observed_ns += tick->ns;
-	if (observed_ns < OBSERVE_NS)
+	time_seen.ns += tick->ns;
+	if (time_seen.ns < OBSERVE_NS)
 		return;
 
 	observation.at = tick->wall;
-	observation.ns = observed_ns;
-	observation.anew = observed_ns > OBSERVE_MAX_NS;
-	observation.active = (double) active_ns / observed_ns;
-	observation.databases = databases;
-	observation.ndatabases = ndatabases;
+	observation.ns = time_seen.ns;
+	observation.anew = time_seen.ns > OBSERVE_MAX_NS;
+	observation.active = (double) time_seen.active_ns / time_seen.ns;
+	observation.databases = databases.oids;
+	observation.ndatabases = databases.n;
 	observation.waits = each_wait;
-	active_ns = observed_ns = 0;
-	observations++;
+	time_seen.active_ns = time_seen.ns = 0;
+	databases.observations++;
 
 	now = pgscale_timer_clock();
 	old = MemoryContextSwitchTo(context);

@@ -89,11 +89,6 @@
 static PgscaleSweeperPartition *partition = NULL;
 static int	high_setting;		/* the high watermark, as the setting has it */
 static double stock_most = STOCK_LEAST; /* what the upper one may be */
-static uint64 taken_before = 0; /* a second ago */
-static uint64 starved_before = 0;
-static int64 taken_ns = 0;		/* when that was, 0: never */
-static int	pressed_ticks = 0;	/* of this second's */
-static int	second_ticks = 0;
 static PgscaleSweeperWriterCount writer_count = {.writers = PGSCALE_SWEEPER_FIRST_WRITERS};
 static PgscaleTimer timer;
 static int64 cpu_base;			/* added to the process' CPU time */
@@ -103,10 +98,6 @@ static bool left = true;		/* are all buffers the server's again? */
 static bool hurries = false;	/* to observe what the server's hand passes */
 static int64 watched = 0;		/* when it last reconsidered */
 static int64 refreshed = 0;		/* when it last did what is done by the second */
-static int64 covered_allocations = -1;	/* by the server's count, and the
-										 * pages */
-static uint64 covered_arrivals; /* that came to the partition, a second ago;
-								 * -1: it did not work then */
 static int	last_choice = -1;	/* that was in force a tick ago; -1: none was
 								 * seen */
 
@@ -115,15 +106,34 @@ static PgscaleSweeperPolicyReport reported_before;	/* by sweepers before this
 
 static PgscaleProc *procs = NULL;
 
-/* Worker 1's. */
-static bool judging = false;
-static PgscaleSweeperDecision decision;
-static int64 evidence_since = 0;
-static uint64 writes_seen = 0;	/* sessions that waited for one */
-static uint64 reads_seen = 0;
-static uint64 waits_looks = 0;
-static PgscaleSweeperEvidence evidence_before;	/* all partitions' counts back
-												 * then */
+/* What a second began with, and its ticks. */
+static struct
+{
+	int64		at_ns;			/* 0: none has begun */
+	uint64		taken;
+	uint64		starved;
+	int			ticks;
+	int			pressed_ticks;
+}			second;
+
+/* The server's count of allocations, and the pages that came to the partition, a second ago. */
+static struct
+{
+	int64		allocations;	/* -1: it did not work then */
+	uint64		arrivals;
+}			covered = {.allocations = -1};
+
+/* Worker 1's: what it judges by, since it last did, and what came of that. */
+static struct
+{
+	bool		began;
+	int64		since_ns;
+	uint64		looks;
+	uint64		writing;		/* sessions that waited for that */
+	uint64		reading;
+	PgscaleSweeperEvidence counts;	/* of all partitions, back then */
+	PgscaleSweeperDecision decision;
+}			judged;
 
 /* What the postmaster was asked for, one a writer. */
 typedef struct Request
@@ -167,18 +177,18 @@ limit_stock(int64 now)
 {
 	const uint64 taken = partition->counts.consumed + partition->counts.reused;
 
-	if (taken_ns != 0)
+	if (second.at_ns != 0)
 	{
-		double		wanted = STOCK_S * (taken - taken_before) * 1e9 / (now - taken_ns);
+		double		wanted = STOCK_S * (taken - second.taken) * 1e9 / (now - second.at_ns);
 
-		if (partition->counts.starved > starved_before)
+		if (partition->counts.starved > second.starved)
 			wanted = Max(wanted, 2.0 * partition->high);
 		stock_most = Max(wanted, Max(stock_most * STOCK_DECAY, STOCK_LEAST));
 		stock_most = Min(stock_most, PGSCALE_SWEEPER_MAX_STOCK);
 	}
-	taken_before = taken;
-	starved_before = partition->counts.starved;
-	taken_ns = now;
+	second.taken = taken;
+	second.starved = partition->counts.starved;
+	second.at_ns = now;
 	apply_watermarks();
 }
 
@@ -208,8 +218,8 @@ note_pressure(void)
 
 	for (int i = 0; pressed && i < pgscale_sweeper_writers_wanted(partition); i++)
 		pressed = partition->writers[i].writing > 0 || pg_atomic_read_u32(&partition->writers[i].pid) == 0;
-	pressed_ticks += pressed;
-	second_ticks++;
+	second.pressed_ticks += pressed;
+	second.ticks++;
 }
 
 /* Once a second: how many writers. */
@@ -219,8 +229,8 @@ settle_writers(void)
 	const int	most = Min(pgscale_sweeper_settings.writers, partition->most_writers);
 	const int	slots = max_worker_processes - count_background_workers() - SLOTS_LEFT;
 
-	partition->pressed = second_ticks > 0 ? (double) pressed_ticks / second_ticks : 0;
-	pressed_ticks = second_ticks = 0;
+	partition->pressed = second.ticks > 0 ? (double) second.pressed_ticks / second.ticks : 0;
+	second.pressed_ticks = second.ticks = 0;
 	/* Each sweeper's part; of what others need back, rounded up. */
 	pgscale_sweeper_decide_writers(&writer_count, partition->pressed, pgscale_sweeper_writers_running(partition), most,
 								   (int) floor((double) slots / pgscale_sweeper_count()));
@@ -265,10 +275,10 @@ look_at_waits(void)
 		if (!pgscale_procs_read(slot, &procs[slot], &changed, &retries) ||
 			!(procs[slot].session || procs[slot].kind == B_STARTUP))
 			continue;
-		writes_seen += procs[slot].wait_event == WAIT_EVENT_DATA_FILE_WRITE;
-		reads_seen += pgscale_wait_is_data_read(procs[slot].wait_event);
+		judged.writing += procs[slot].wait_event == WAIT_EVENT_DATA_FILE_WRITE;
+		judged.reading += pgscale_wait_is_data_read(procs[slot].wait_event);
 	}
-	waits_looks++;
+	judged.looks++;
 }
 
 bool
@@ -307,9 +317,9 @@ count_all(void)
 static void
 start_evidence(int64 now)
 {
-	evidence_before = count_all();
-	evidence_since = now;
-	writes_seen = reads_seen = waits_looks = 0;
+	judged.counts = count_all();
+	judged.since_ns = now;
+	judged.writing = judged.reading = judged.looks = 0;
 }
 
 /* Worker 1: what the server does, and hence what to do. */
@@ -318,30 +328,30 @@ sweeper_judge(int64 now)
 {
 	PgscaleSweeperEvidence e = count_all();
 
-	if (!judging)
+	if (!judged.began)
 	{
 		/* switched on, or warm, or adaptive from now on */
-		judging = true;
-		decision.state = PGSCALE_SWEEPER_WATCHING;
-		decision.reason = PGSCALE_SWEEPER_REASON_NO_WAITS;
-		decision.rest_ns = 0;
+		judged.began = true;
+		judged.decision.state = PGSCALE_SWEEPER_WATCHING;
+		judged.decision.reason = PGSCALE_SWEEPER_REASON_NO_WAITS;
+		judged.decision.rest_ns = 0;
 		start_evidence(now);
 	}
-	else if (e.allocations < evidence_before.allocations)
+	else if (e.allocations < judged.counts.allocations)
 		start_evidence(now);	/* the server's statistics were reset */
 	look_at_waits();
 
-	e.ns = now - evidence_since;
-	e.waiting = (double) writes_seen / waits_looks;
-	e.reading = (double) reads_seen / waits_looks;
-	e.allocations -= evidence_before.allocations;
-	e.supplied -= evidence_before.supplied;
-	e.consumed -= evidence_before.consumed;
-	e.written -= evidence_before.written;
-	e.runs -= evidence_before.runs;
-	e.write_ns -= evidence_before.write_ns;
-	e.starved -= evidence_before.starved;
-	if (pgscale_sweeper_decide(&decision, &e, now))
+	e.ns = now - judged.since_ns;
+	e.waiting = (double) judged.writing / judged.looks;
+	e.reading = (double) judged.reading / judged.looks;
+	e.allocations -= judged.counts.allocations;
+	e.supplied -= judged.counts.supplied;
+	e.consumed -= judged.counts.consumed;
+	e.written -= judged.counts.written;
+	e.runs -= judged.counts.runs;
+	e.write_ns -= judged.counts.write_ns;
+	e.starved -= judged.counts.starved;
+	if (pgscale_sweeper_decide(&judged.decision, &e, now))
 		start_evidence(now);
 }
 
@@ -391,18 +401,18 @@ note_coverage(void)
 
 	pgscale_sweeper_policy_report(partition, &report);
 	/* a reset of the server's statistics makes it fall */
-	if (covered_allocations >= 0 && allocations >= covered_allocations)
+	if (covered.allocations >= 0 && allocations >= covered.allocations)
 	{
-		const int64 taken = allocations - covered_allocations;
-		const int64 seen = (int64) (report.arrivals - covered_arrivals);
+		const int64 taken = allocations - covered.allocations;
+		const int64 seen = (int64) (report.arrivals - covered.arrivals);
 
 		partition->coverage.seen += seen;
 		partition->coverage.missed += taken * partition->buffers / NBuffers - seen;
 		if (partition->number == 0)
 			partition->counts.allocated += taken;
 	}
-	covered_allocations = allocations;
-	covered_arrivals = report.arrivals;
+	covered.allocations = allocations;
+	covered.arrivals = report.arrivals;
 }
 
 /* May it supply, and should it? */
@@ -424,11 +434,11 @@ sweeper_reconsider(int64 now)
 	if (wanted && partition->warm && pgscale_sweeper_settings.use == PGSCALE_USE_AUTO && partition == leader)
 	{
 		sweeper_judge(now);
-		set_state(decision.state, decision.reason, decision.number);
+		set_state(judged.decision.state, judged.decision.reason, judged.decision.number);
 		return;
 	}
 
-	judging = false;
+	judged.began = false;
 	if (!wanted)
 		set_state(PGSCALE_SWEEPER_OFF, PGSCALE_SWEEPER_REASON_OFF, 0);
 	else if (!partition->warm)
@@ -582,7 +592,7 @@ sweep_round(void)
 		sweeper_rest();
 	sweeper_report();
 	if (partition->state != PGSCALE_SWEEPER_WORKING)
-		covered_allocations = -1;
+		covered.allocations = -1;
 	if (!pgscale_sweeper_wanted() && left)
 		proc_exit(0);
 
