@@ -30,10 +30,12 @@ SKIP:
 {
     my $folder = PostgreSQL::Test::Utils::tempdir();
     my $path = own_disk($folder, '64m');
-    skip 'no disk can be mounted here', 40 unless defined $path;
+    skip 'no disk can be mounted here', 41 unless defined $path;
 
     { local $ENV{PATH} = $path; relocation_node(name => 'small'); }
     $db->sql("CREATE TABLESPACE small LOCATION '$folder'");
+    is($db->sql(q{SELECT reads, reason FROM pgscale.tablespace_latency('small')}),
+        '0|less than 256 MB are free, too little for a file of 64 MB', 'a probe does not fill it');
     two_tables(20000);
     my $rows = rows($db, 'large');
     $writer = session($node);

@@ -191,6 +191,10 @@ for my $policy (qw(clock adaptive))
     $db->sql(q{SELECT pgscale.keep('hot', 0)});
 }
 
+$db->sql(q{SELECT pgscale.keep('ones', 0.05)});
+is(kept('stayed'), '0', 'in the place that another one had, pages are counted anew');
+$db->sql(q{SELECT pgscale.keep('ones', 0)});
+
 # More pages than its fraction: the sweep goes on.
 $db->sql(q{SELECT pgscale.keep('hot', 0.1), pgscale.keep('warm', 0.4)});
 comes_to(sub { my $n = stays('warm'); ($n, $n >= 100 && $n <= 1024 * 0.4 + 60) },
