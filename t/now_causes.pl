@@ -173,7 +173,7 @@ until_ok(sub { $monitor->sql('SELECT string_agg(now, chr(10)) FROM pgscale.now')
 {
     my $locker = session($node);
     $locker->sql('BEGIN; LOCK pgscale_internal.archive_minute');
-    until_ok(sub { $monitor->sql('SELECT string_agg(now, chr(10)) FROM pgscale.now') =~ /now: last \d+ s; usual: not known$/m },
+    until_ok(sub { $monitor->sql('SELECT string_agg(now, chr(10)) FROM pgscale.now') =~ /now: this moment; usual: not known$/m },
         'a screen waits for no lock on the archive');
     $locker->sql('ROLLBACK');
     $locker->quit;
@@ -272,6 +272,8 @@ $root->sql(qq{BEGIN; LOCK "t\nu"});
 $on_bare->sees_waiting($one, qq{SELECT FROM "t\nu"});
 $on_bare->sees_waiting($two, qq{SELECT FROM "t\nu"});
 cause_ok($on_bare, 'blocker', $root->pid, '2 sessions wait for a lock on public."t u" held by pid ' . $root->pid . ', now_causes.pl, idle in transaction', 'a blocker');
+like($on_bare->sql('SELECT string_agg(now, chr(10)) FROM pgscale.now'),
+    qr/^load .* now: this moment; usual: not known\n  active sessions +2\.0\n(?:  on a CPU .*\n)?(?:  queued .*\n)?  waiting: Lock +2\.0$/m, 'the load');
 $on_bare->ends_waiting($root, $one, $two);
 
 done_testing();

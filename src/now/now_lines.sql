@@ -199,8 +199,9 @@ SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
 BEGIN
+    -- without the sampler, or behind a lock on the archive, the sessions of this moment
     seen := seen || jsonb_build_object('load', coalesce(CASE WHEN seen->>'missing' IS NULL THEN pgscale_internal.now_load() END,
-                                                        jsonb_build_object('now', seen->'now')));
+                                                        jsonb_build_object('now', jsonb_build_object('s', 0, 'classes', seen->'classes'))));
     -- in a database without an encoding a cut may be within a character
     RETURN QUERY
         SELECT pgscale_internal.foreign_text(left(l.line, 118), pg_char_to_encoding(getdatabaseencoding()))

@@ -48,6 +48,7 @@
 #define OLDEST			8
 #define WATCHED			64
 #define APPLICATIONS	64
+#define CLASSES			16		/* of wait events */
 
 /* How long the kernel's counts are watched. */
 #define LOOK_US			15000
@@ -106,6 +107,7 @@ typedef struct NowScan
 
 	int64		waits[PGSCALE_WAIT_KINDS];	/* sessions in each kind */
 	int64		locks;			/* and in any wait of the class Lock */
+	int			classes[CLASSES];	/* and in each class, by its number */
 	Application applications[APPLICATIONS];
 	int			napplications;
 
@@ -125,6 +127,8 @@ count_wait(NowScan *scan, uint32 wait_event)
 	if (kind < 0)
 		return;
 	scan->waits[kind]++;
+	if (wait_event >> 24 < CLASSES)
+		scan->classes[wait_event >> 24]++;
 	if ((wait_event & PGSCALE_WAIT_CLASS) == PG_WAIT_LOCK)
 		scan->locks++;
 }
@@ -461,6 +465,26 @@ put_chosen_sessions(StringInfo out, const char *name, const NowScan *scan, const
 	appendStringInfoChar(out, ']');
 }
 
+static void
+put_classes(StringInfo out, const NowScan *scan)
+{
+	bool		first = true;
+
+	appendStringInfoString(out, ", \"classes\": {");
+	for (int class = 0; class < CLASSES; class++)
+	{
+		const char *type = pgscale_wait_event_type((uint32) class << 24);
+
+		if (scan->classes[class] == 0)
+			continue;
+		appendStringInfoString(out, first ? "" : ", ");
+		escape_json(out, type ? type : "CPU");
+		appendStringInfo(out, ": %d", scan->classes[class]);
+		first = false;
+	}
+	appendStringInfoChar(out, '}');
+}
+
 /* Of those that showed no wait event: the part of their time at the CPUs in which they queued. */
 static void
 put_queue(StringInfo out, const NowScan *scan)
@@ -543,6 +567,7 @@ pgscale_now_processes(PG_FUNCTION_ARGS)
 	put_application(&out, scan);
 	put_queue(&out, scan);
 	pgscale_now_put_waits(&out, scan->waits, scan->locks, 1);
+	put_classes(&out, scan);
 	put_chosen_sessions(&out, "sessions", scan, oldest, noldest);
 	put_chosen_sessions(&out, "computing", scan, computing, ncomputing);
 	appendStringInfoChar(&out, '}');
