@@ -135,7 +135,7 @@ for my $case ([ 60, '2|0.2|4|0.05' ], [ 59, '2|0.2||' ])
 
 SKIP:
 {
-    skip 'pgscale does not show its features', 12 unless shows_modules();
+    skip 'pgscale does not show its features', 16 unless shows_modules();
     my ($cpu, $extend, $tuple, $sleep, $commits) = (0, 0x03000001, 0x03000004, 0x09000002, 5000);
     my %ns = ($cpu => 100e9, $extend => 50e9, $tuple => 10e9, $sleep => 1e9);
     my $began = $db->sql(q{SELECT clock_timestamp() - interval '100 s'});
@@ -177,6 +177,20 @@ SKIP:
     is($db->sql("SELECT commits FROM ($seen) s"), 183, 'what was not observed is not in it');
     evidence([ map { { s => 5, commits => 1 } } 1 .. 719 ]);
     is($db->sql('SELECT commits FROM pgscale.wal_efficiency()'), 719, 'all of 719 records');
+
+    # The periods of now, by this session's clock. What is counted on beyond where it was reset is not taken for the whole
+    $db->sampler('off');
+    $observe->(1, 1, 0, {}, 1);
+    $observe->(20, 20, @$_) for [ 1000, {} ], [ -3000, {} ], [ 2500, {} ];
+    my $then = $db->sql('SELECT clock_timestamp()');
+    $db->poll_ok("SELECT clock_timestamp() > '$then'::timestamptz + interval '5 s'", 'some seconds later', 't');
+    $observe->(2, 2, 0, {});
+    is($db->sql(q{SELECT c->'minute'->>'commits', (c->'minute'->>'s')::float8 > 60 FROM pgscale_internal.now_counts() c}), '3500|t',
+        'commits of before a reset and after it');
+    is($db->sql(q{SELECT c->'recent'->>'commits' FROM pgscale_internal.now_counts() c}), 0, 'of the last seconds');
+    $observe->(2, 2, -1, {});
+    is($db->sql(q{SELECT c->'recent'->>'commits' FROM pgscale_internal.now_counts() c}), '', 'in which they were reset');
+    $db->sampler('on');
 }
 
 ### Evidence of before a change of a setting: which rules it is void for

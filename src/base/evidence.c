@@ -12,9 +12,13 @@
  * One process writes, the sampler; any number of others copy, and neither side waits
  * for the other.
  *
- * After a reset of the counters, or a pause of the sampler, a difference would be
- * negative, or would cover another time than the waits.  Such a one is no record; the
- * next one begins there.
+ * A counter that the server has reset goes on from where it was, without what it counted
+ * since the snapshot before: were the snapshots as the server has them, a difference of two
+ * would be negative, or, as soon as the counter is beyond where it was, too small, with nothing
+ * to tell.
+ *
+ * After a reset, or a pause of the sampler, a difference lacks some counts, or covers
+ * another time than the waits.  Such a one is no record; the next one begins there.
  *
  * Failure: if the writer dies within a snapshot, its successor writes that place again.
  *
@@ -79,6 +83,7 @@ static struct
 									 * summed up in it */
 	int64		taken_ns[PGSCALE_EVIDENCE_AGES];	/* of that; -1: not yet in
 													 * this epoch */
+	PgscaleCounters counters;	/* as the server had them then */
 	PgscaleEvidence record;		/* the sums where the record under way began */
 }			writer;
 
@@ -184,12 +189,32 @@ io_queue_time(const PgscaleObservation *observation)
 	return queued;
 }
 
+/* What the server has counted since the snapshot before. */
+static void
+add_counts(PgscaleEvidence *sums, const PgscaleCounters *counters)
+{
+	const int64 *before = (const int64 *) &writer.counters;
+	const int64 *now = (const int64 *) counters;
+	int64	   *sum = (int64 *) &sums->counts;
+	bool		reset = false;
+
+	for (int i = 0; i < sizeof(PgscaleCounters) / sizeof(int64); i++)
+	{
+		reset = reset || (now[i] >= 0 && now[i] < before[i]);
+		sum[i] = now[i] < 0 ? -1 : sum[i] + Max(now[i] - before[i], 0);
+	}
+	if (reset)
+		sums->resets++;
+	writer.counters = *counters;
+}
+
 /* Everything as of now. */
 static void
 evidence_take(const PgscaleObservation *observation)
 {
 	PgscaleEvidence *sums = &writer.now.sums;
 	PgscaleKernelCounts kernel;
+	PgscaleCounters counters;
 
 	writer.now.clock_ns = pgscale_timer_clock();
 	writer.now.max_wal_size_mb = max_wal_size_mb;
@@ -201,7 +226,8 @@ evidence_take(const PgscaleObservation *observation)
 	sums->session_ns = sums->lock_ns = 0;
 	memset(sums->wait_ns, 0, sizeof(sums->wait_ns));
 	observation->waits(add_wait, sums);
-	pgscale_counters_read(&sums->counts, observation->databases, observation->ndatabases);
+	pgscale_counters_read(&counters, observation->databases, observation->ndatabases);
+	add_counts(sums, &counters);
 }
 
 bool
@@ -230,7 +256,8 @@ ends_record(void)
 	PgscaleEvidence record;
 	int64		gap_us;
 
-	if (writer.taken_ns[PGSCALE_EVIDENCE_HOUR] < 0 || !pgscale_evidence_between(&writer.record, &writer.now.sums, &record))
+	if (writer.taken_ns[PGSCALE_EVIDENCE_HOUR] < 0 || !pgscale_evidence_between(&writer.record, &writer.now.sums, &record) ||
+		record.resets != 0)
 		return false;
 	gap_us = record.until - record.since - record.ns / 1000;
 	return gap_us <= MAX_GAP_US && gap_us >= -MAX_GAP_US;

@@ -64,6 +64,9 @@ typedef struct PgscaleEvidence
 	TimestampTz until;
 	int64		ns;				/* of it that was observed */
 	PgscaleCounters counts;
+	int64		resets;			/* times that some of them were reset: what
+								 * these counted in the seconds before is not
+								 * in them */
 	int64		sync_ns;		/* the checkpointer was seen to sync files;
 								 * the server counts that at a checkpoint's
 								 * end */
@@ -117,7 +120,7 @@ extern int64 pgscale_evidence_last_ns(void);
 extern uint64 pgscale_evidence_snapshots(PgscaleEvidenceAge age);
 extern bool pgscale_evidence_snapshot(PgscaleEvidenceAge age, uint64 number, PgscaleEvidenceSnapshot *snapshot);
 
-/* What happened between two snapshots of an epoch; false if a counter was reset in between, which is unknown then. */
+/* What happened between two snapshots of an epoch; false if one of the numbers fell, which is unknown then. */
 extern bool pgscale_evidence_between(const PgscaleEvidence *from, const PgscaleEvidence *to, PgscaleEvidence *difference);
 
 /*

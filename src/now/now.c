@@ -12,8 +12,8 @@
  *
  * The difference of any two snapshots of the evidence is a period: the last seconds, the last
  * minute, and what is usual, the hour before the last half minute.  Nothing is subtracted
- * across two epochs.  Nor is a counter that was reset in between: it is unknown for that
- * period.
+ * across two epochs.  A reset of the server's counters takes some of the last seconds away,
+ * so that these are unknown then; a longer period bears that.
  *
  * Of the disks those of pg_wal and of the data directory only: without them the server is
  * dead in any case.  On the disk of a tablespace that does not answer, this session would
@@ -132,6 +132,8 @@ put_period(StringInfo out, const char *name, const PgscaleEvidenceSnapshot *from
 	const PgscaleCounters *c = &e.counts;
 
 	(void) pgscale_evidence_between(&from->sums, &to->sums, &e);
+	if (e.resets > 0 && e.ns < USUAL_LEAST_NS)
+		memset(&e.counts, -1, sizeof(e.counts));
 	appendStringInfo(out, "%s\"%s\": {\"s\": %.3f", out->len > 1 ? ", " : "", name, (double) e.ns / NS_PER_S);
 	put_counted(out, "commits", c->commits);
 	put_counted(out, "rollbacks", c->rollbacks);
