@@ -86,6 +86,8 @@ my $traced = 'SELECT pid FROM pgscale_internal.trace_history() ORDER BY trace DE
 
 observes([ 50, 0, 0 ], [ 3, 9, 9 ]);
 like(says(), qr/^idle: /, 'switched off it watches nothing');
+# seconds without a unit are milliseconds
+like(($db->try("ALTER SYSTEM SET pgscale.trace_trigger = $_"))[1], qr/A trace takes 100 ms or more; 0 is off/, "no trace of $_ ms") for 2, 99;
 $db->set('pgscale.trace_trigger', 100);
 my $learns = 'starting: the trigger learns what is usual: ';
 $db->poll_ok($health, 'switched on it has learnt nothing', "${learns}0 of 33 s are known");

@@ -71,6 +71,9 @@
 #define HOUR_NS			(3600 * NS_PER_S)
 #define BUDGET_S		60
 
+/* A shorter trace sees nothing that lasts.  Who means seconds and names no unit is told. */
+#define SHORTEST_MS		100
+
 /* More than there can be in an hour. */
 #define RUNS			64
 
@@ -431,6 +434,15 @@ trigger_attach(int number)
 	return trigger_run(number);
 }
 
+static bool
+trigger_check(int *newval, void **extra, GucSource source)
+{
+	if (*newval == 0 || *newval >= SHORTEST_MS)
+		return true;
+	GUC_check_errdetail("A trace takes %d ms or more; 0 is off.", SHORTEST_MS);
+	return false;
+}
+
 void
 pgscale_trace_trigger_main(Datum arg)
 {
@@ -468,7 +480,7 @@ pgscale_trace_trigger_define_gucs(void)
 							"Traces a session for that long when active sessions or lock waits leave their usual range.",
 							"0 is off. All such traces of an hour take a minute at most.",
 							&trace_trigger, 0, 0, BUDGET_S * 1000, PGC_SIGHUP, GUC_UNIT_MS,
-							NULL, NULL, NULL);
+							trigger_check, NULL, NULL);
 }
 
 static void
