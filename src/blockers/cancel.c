@@ -56,11 +56,11 @@
 #include "base/units.h"
 #include "blockers/blockers.h"
 
-/* How long to see whether it obeys, and how often to look. */
+/* How long to see whether it obeys, and how often to check. */
 #define OBEY_NS			(2 * NS_PER_S)
 #define OBEY_CHECK_MS	10
 
-/* How often to look for a status that is being written. */
+/* How often to read a status that is being written. */
 #define STATUS_TRIES	20
 #define STATUS_TRY_US	500
 

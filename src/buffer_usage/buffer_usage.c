@@ -3,7 +3,7 @@
  * buffer_usage.c
  *	  Contents of shared buffers, and how well page replacement works.
  *
- * All figures are read from the buffer headers when a session asks, without a lock and
+ * All figures are read from the buffer headers at each call, without a lock and
  * without a row for each buffer: usage counts here, relations in relation_buffers.c,
  * the clock sweep in clock_sweep.c.  So nothing is collected in the background, and an
  * answer is not a snapshot: buffers change while their headers are read.
@@ -30,7 +30,7 @@
 #include "base/wilson_interval.h"
 #include "buffer_usage/buffer_usage.h"
 
-/* Headers between two looks for an interrupt: 1 MB of them. */
+/* Headers between two checks for interrupts: 1 MB of them. */
 #define HEADERS_AT_ONCE	16384
 
 /* As above, from a sample. */

@@ -80,7 +80,7 @@ typedef struct Sweep
 	int64		ns;				/* since then */
 	int64		ticks;
 	int64		allocations;
-	double		unused;			/* shares of all buffers */
+	double		unused;			/* fractions of all buffers */
 	double		zero;
 	double		one;
 	double		maximum;
@@ -149,7 +149,7 @@ expected_search(const PgscaleUsage *usage)
 }
 
 static void
-clock_sweep_look(Sweep *sweep)
+clock_sweep_read(Sweep *sweep)
 {
 	PgscaleUsage usage;
 	double		all;
@@ -220,7 +220,7 @@ pgscale_clock_sweep(PG_FUNCTION_ARGS)
 	PgscaleRow	row = {0};
 	Sweep		s;
 
-	clock_sweep_look(&s);
+	clock_sweep_read(&s);
 	pgscale_row_int4(&row, NBuffers);
 	pgscale_row_int8(&row, s.now.hand / NBuffers);
 	pgscale_row_int4(&row, s.now.hand % NBuffers);

@@ -28,7 +28,7 @@
 #include "base/row_builder.h"
 #include "base/shared_buffers.h"
 
-/* Headers between two looks for an interrupt. */
+/* Headers between two checks for interrupts. */
 #define HEADERS_AT_ONCE	16384
 
 /* A server with few relations needs no more. */
@@ -147,7 +147,7 @@ name_forks(void *arg, Form_pg_class class, RelFileLocator locator)
 	}
 }
 
-/* The size of a fork, by its files; -1 if it is gone or cannot be looked at. */
+/* The size of a fork, by its files; -1 if it is gone or cannot be read. */
 static int64
 fork_bytes(ForkKey key)
 {
@@ -170,7 +170,7 @@ fork_bytes(ForkKey key)
  * pgscale_internal.relation_buffers(): one row a fork that has buffers, of any database.
  *
  * Buffers that hold no page are in none of them, nor is one whose header stays
- * locked while it is looked at.
+ * locked while it is read.
  */
 Datum
 pgscale_relation_buffers(PG_FUNCTION_ARGS)

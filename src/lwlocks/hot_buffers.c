@@ -36,7 +36,7 @@
 #include "base/shared_buffers.h"
 #include "base/wait_events.h"
 
-/* Locks between two looks for an interrupt. */
+/* Locks between two checks for interrupts. */
 #define LOCKS_AT_ONCE	16384
 
 typedef struct HotBuffer

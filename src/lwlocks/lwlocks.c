@@ -50,8 +50,8 @@
 /* Queues seen for each lock of a tranche, below which its skew is not shown. */
 #define LEAST_QUEUES	4
 
-/* How often to look at all of them. */
-#define LOOK_NS			NS_PER_S
+/* How often all of them are read. */
+#define READ_ALL_NS		NS_PER_S
 
 /* If there was no tick for that long, something is wrong. */
 #define STALLED_MS		5000
@@ -71,15 +71,15 @@ typedef struct LockCounts
 	uint64		waited;			/* ticks of the tranche with a queue here */
 	uint64		exclusive;		/* or, held so */
 	uint64		shared;
-	uint64		wait_ns;		/* its share of the tranche's */
-	uint64		looked_exclusive;	/* of the looks at all of them, held so */
-	uint64		looked_shared;
+	uint64		wait_ns;		/* its part of the tranche's */
+	uint64		found_exclusive;	/* of the readings of all locks, held so */
+	uint64		found_shared;
 } LockCounts;
 
 /* Nothing but uint64, see counts_now(). */
 typedef struct Counts
 {
-	uint64		looks;			/* at all of them */
+	uint64		readings;		/* of all locks */
 	TrancheCounts tranches[PGSCALE_LWLOCK_TRANCHES];
 	LockCounts	locks[MAX_LOCKS];
 } Counts;
@@ -141,7 +141,7 @@ static const PgscaleArea lwlocks_area = {
 	.init = lwlocks_init,
 };
 
-/* Shares out a tranche's waits among the locks that have a queue. */
+/* Divides a tranche's waits among the locks that have a queue. */
 static void
 count_waits(const Range *range, const bool *waited, int nwaited, uint64 wait_ns)
 {
@@ -156,7 +156,7 @@ count_waits(const Range *range, const bool *waited, int nwaited, uint64 wait_ns)
 }
 
 static void
-look_at_tranche(uint8 tranche, uint32 waiters, uint64 ns)
+read_tranche(uint8 tranche, uint32 waiters, uint64 ns)
 {
 	TrancheCounts *counts = &shared->counts.tranches[tranche];
 	const Range *range = &ranges[tranche];
@@ -180,39 +180,39 @@ look_at_tranche(uint8 tranche, uint32 waiters, uint64 ns)
 }
 
 static void
-look_at_all_locks(void)
+read_all_locks(void)
 {
-	shared->counts.looks++;
+	shared->counts.readings++;
 	for (int i = 0; i < nlocks; i++)
 	{
 		const PgscaleLwlock lock = pgscale_lwlock_look(pgscale_lwlocks_at(i));
 
-		shared->counts.locks[i].looked_exclusive += lock.exclusive;
-		shared->counts.locks[i].looked_shared += lock.shared > 0;
+		shared->counts.locks[i].found_exclusive += lock.exclusive;
+		shared->counts.locks[i].found_shared += lock.shared > 0;
 	}
 }
 
 static void
 lwlocks_tick(const PgscaleLwlockWaits *waits)
 {
-	static int64 since_look = 0;
-	bool		look;
+	static int64 since_all = 0;
+	bool		all;
 
 	pg_atomic_write_u64(&shared->last_ns, (uint64) pgscale_timer_clock());
 	if (nlocks == 0)
 		return;
-	since_look += waits->ns;
-	look = since_look >= LOOK_NS;
-	if (waits->ntranches == 0 && !look)
+	since_all += waits->ns;
+	all = since_all >= READ_ALL_NS;
+	if (waits->ntranches == 0 && !all)
 		return;
 
 	pgscale_change_begin_write(&shared->changes);
 	for (int i = 0; i < waits->ntranches; i++)
-		look_at_tranche(waits->tranches[i], waits->waiters[waits->tranches[i]], (uint64) waits->ns);
-	if (look)
+		read_tranche(waits->tranches[i], waits->waiters[waits->tranches[i]], (uint64) waits->ns);
+	if (all)
 	{
-		look_at_all_locks();
-		since_look = 0;
+		read_all_locks();
+		since_all = 0;
 	}
 	pgscale_change_end_write(&shared->changes);
 }
@@ -253,9 +253,9 @@ put_lock(ReturnSetInfo *rsinfo, int tranche, int number, const Counts *counts, T
 	pgscale_row_int8(&row, lock->shared);
 	pgscale_row_float8(&row, lock->wait_ns / 1e6);
 	pgscale_row_float8(&row, of->ns > 0 ? (double) lock->wait_ns / of->ns : NAN);
-	pgscale_row_int8(&row, counts->looks);
-	pgscale_row_int8(&row, lock->looked_exclusive);
-	pgscale_row_int8(&row, lock->looked_shared);
+	pgscale_row_int8(&row, counts->readings);
+	pgscale_row_int8(&row, lock->found_exclusive);
+	pgscale_row_int8(&row, lock->found_shared);
 	pgscale_row_timestamp(&row, reset_at);
 	pgscale_row_end(&row, rsinfo);
 }
@@ -264,7 +264,7 @@ static bool
 lock_seen(const LockCounts *lock)
 {
 	return lock->waited + lock->wait_ns + lock->exclusive + lock->shared +
-		lock->looked_exclusive + lock->looked_shared > 0;
+		lock->found_exclusive + lock->found_shared > 0;
 }
 
 /* pgscale_internal.lwlock_profile(): one row a lock that was seen held or waited for. */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * metrics.c
- *	  Metrics for monitoring systems, and which features they ask.
+ *	  Metrics for monitoring systems, and the features that they read.
  *
  * pgscale.metrics() is SQL, in metrics.sql, because it only renames figures of other
  * features and converts their units.  These figures must be cheap, bounded in number,

@@ -27,7 +27,7 @@
 
 /*
  * Containers mostly forbid these system calls, each on its own, to processes
- * that lack CAP_SYS_NICE.  The one that asks where a page lies is tried on a page
+ * that lack CAP_SYS_NICE.  The call that returns where a page lies is tried on a page
  * of the stack.
  */
 const char *
@@ -45,7 +45,7 @@ pgscale_numa_lib_trouble(const char **action)
 		*action = "nothing, with this kernel";
 		return "the kernel was built without NUMA";
 	}
-	if (error != 0 || numa_available() < 0 || pgscale_numa_lib_ask(1, &page, &node) != 0)
+	if (error != 0 || numa_available() < 0 || pgscale_numa_lib_locate(1, &page, &node) != 0)
 	{
 		*action = "allow get_mempolicy, mbind and move_pages in the container's seccomp profile, as CAP_SYS_NICE does";
 		return "the kernel forbids the system calls that locate memory";
@@ -129,7 +129,7 @@ pgscale_numa_lib_distance(int from, int to)
 }
 
 int
-pgscale_numa_lib_ask(int count, void **pages, int *nodes)
+pgscale_numa_lib_locate(int count, void **pages, int *nodes)
 {
 	return numa_move_pages(0, count, pages, NULL, nodes, 0) == 0 ? 0 : errno;
 }
@@ -192,7 +192,7 @@ pgscale_numa_lib_distance(int from, int to)
 }
 
 int
-pgscale_numa_lib_ask(int count, void **pages, int *nodes)
+pgscale_numa_lib_locate(int count, void **pages, int *nodes)
 {
 	return ENOSYS;
 }

@@ -19,7 +19,7 @@
 #define PGSCALE_NUMA_NODES	1024
 
 /*
- * What keeps NUMA from being looked at, in one sentence, and in *action what can
+ * What keeps NUMA from being read, in one sentence, and in *action what can
  * be done; or NULL.  Constants.
  */
 extern const char *pgscale_numa_lib_trouble(const char **action);
@@ -49,14 +49,14 @@ extern int	pgscale_numa_lib_distance(int from, int to);
  */
 extern int	pgscale_numa_lib_interleave(void *start, Size size, int nodes[PGSCALE_NUMA_NODES], int *n);
 
-/* The most pages to ask for at once. */
+/* The most pages of one call. */
 #define PGSCALE_NUMA_AT_ONCE	1024
 
 /*
  * The nodes of pages that are in this process' page table; less than 0, an error
  * number, for others.  Returns an error number.
  */
-extern int	pgscale_numa_lib_ask(int count, void **pages, int *nodes);
+extern int	pgscale_numa_lib_locate(int count, void **pages, int *nodes);
 
 /*
  * Moves pages that no other process has in its page table, each to its node.

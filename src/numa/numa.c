@@ -4,7 +4,7 @@
  *	  The machine's NUMA nodes, and the nodes of shared memory; on request, shared
  *	  memory interleaved over all nodes.
  *
- * Where shared buffers lie is determined when a session asks, by page_nodes.c, without
+ * Where shared buffers lie is determined at each call, by page_nodes.c, without
  * bringing unused pages into memory.  A sample of pages costs the same for any size of
  * shared buffers.
  *
@@ -42,7 +42,7 @@
 #include "numa/numa.h"
 #include "numa/page_nodes.h"
 
-/* Random pages to look at, and between two looks for an interrupt. */
+/* Random pages to sample, and between two checks for interrupts. */
 #define SAMPLE			4096
 #define SAMPLE_AT_ONCE	256
 
@@ -131,9 +131,9 @@ buffers_used(const char *page, Size size)
 	return false;
 }
 
-/* Looks at some pages side by side, and counts what of them are shared buffers. */
+/* Counts pages that lie side by side, and the bytes of them that are shared buffers. */
 static void
-numa_look(const PgscaleNumaMapping *mapping, char *first, int count, Places *places)
+count_pages(const PgscaleNumaMapping *mapping, char *first, int count, Places *places)
 {
 	const char *end = BufferBlocks + (Size) NBuffers * BLCKSZ;
 	int			nodes[PGSCALE_NUMA_AT_ONCE];
@@ -159,17 +159,17 @@ numa_look(const PgscaleNumaMapping *mapping, char *first, int count, Places *pla
 }
 
 static void
-look_at_all(const PgscaleNumaMapping *mapping, char *first, int64 pages, Places *places)
+count_all_pages(const PgscaleNumaMapping *mapping, char *first, int64 pages, Places *places)
 {
 	for (int64 done = 0; done < pages; done += PGSCALE_NUMA_AT_ONCE)
 	{
 		CHECK_FOR_INTERRUPTS();
-		numa_look(mapping, first + done * mapping->page, Min(PGSCALE_NUMA_AT_ONCE, pages - done), places);
+		count_pages(mapping, first + done * mapping->page, Min(PGSCALE_NUMA_AT_ONCE, pages - done), places);
 	}
 }
 
 static void
-look_at_some(const PgscaleNumaMapping *mapping, char *first, int64 pages, Places *places)
+count_sampled_pages(const PgscaleNumaMapping *mapping, char *first, int64 pages, Places *places)
 {
 	for (int i = 0; i < SAMPLE; i++)
 	{
@@ -177,7 +177,7 @@ look_at_some(const PgscaleNumaMapping *mapping, char *first, int64 pages, Places
 
 		if (i % SAMPLE_AT_ONCE == 0)
 			CHECK_FOR_INTERRUPTS();
-		numa_look(mapping, first + page * mapping->page, 1, places);
+		count_pages(mapping, first + page * mapping->page, 1, places);
 	}
 }
 
@@ -226,9 +226,9 @@ pgscale_numa_buffers(PG_FUNCTION_ARGS)
 
 	InitMaterializedSRF(fcinfo, 0);
 	if (sampled)
-		look_at_some(&mapping, first, pages, &places);
+		count_sampled_pages(&mapping, first, pages, &places);
 	else
-		look_at_all(&mapping, first, pages, &places);
+		count_all_pages(&mapping, first, pages, &places);
 
 	for (int i = pgscale_numa_lib_nodes(nodes); --i >= 0;)
 		shown[nodes[i]] = true;

@@ -19,7 +19,7 @@
  * table, and they cannot be mapped a second time.  There the caller says which pages
  * are used; the entries in the page table are few.
  *
- * A page that is being moved has no node.  It is asked for again.
+ * A page that is being moved has no node.  It is located again.
  *
  * At the server's start, pages in memory can be moved directly: only the postmaster has
  * them, in its page table.
@@ -98,8 +98,8 @@ pgscale_numa_mapping(const void *address, PgscaleNumaMapping *mapping)
 
 /* Which of the pages are in memory?  Returns an error number. */
 static int
-page_nodes_look(const PgscaleNumaMapping *mapping, char *view, const char *first, int count,
-				bool (*used) (const char *page, Size size), unsigned char *there)
+page_nodes_resident(const PgscaleNumaMapping *mapping, char *view, const char *first, int count,
+					bool (*used) (const char *page, Size size), unsigned char *there)
 {
 	if (!mapping->huge)
 		return mincore(view, count * mapping->page, there) == 0 ? 0 : errno;
@@ -118,7 +118,7 @@ page_nodes_look(const PgscaleNumaMapping *mapping, char *view, const char *first
 
 /* One round: those that are there and have no node yet.  Returns an error number. */
 static int
-page_nodes_ask(const PgscaleNumaMapping *mapping, char *view, int count, const unsigned char *there, int *nodes, bool *done)
+page_nodes_locate(const PgscaleNumaMapping *mapping, char *view, int count, const unsigned char *there, int *nodes, bool *done)
 {
 	void	   *pages[PGSCALE_NUMA_AT_ONCE];
 	int			answers[PGSCALE_NUMA_AT_ONCE];
@@ -138,7 +138,7 @@ page_nodes_ask(const PgscaleNumaMapping *mapping, char *view, int count, const u
 	*done = true;
 	if (n == 0)
 		return 0;
-	error = pgscale_numa_lib_ask(n, pages, answers);
+	error = pgscale_numa_lib_locate(n, pages, answers);
 	if (error != 0)
 		return error;
 	for (int i = 0; i < n; i++)
@@ -171,9 +171,9 @@ pgscale_numa_where(const PgscaleNumaMapping *mapping, char *first, int count,
 
 	for (int i = 0; i < count; i++)
 		nodes[i] = -1;
-	error = page_nodes_look(mapping, view, first, count, used, there);
+	error = page_nodes_resident(mapping, view, first, count, used, there);
 	for (int try = 0; error == 0 && !done && try < TRIES; try++)
-		error = page_nodes_ask(mapping, view, count, there, nodes, &done);
+		error = page_nodes_locate(mapping, view, count, there, nodes, &done);
 
 	if (!mapping->huge)
 		(void) munmap(view, length);
@@ -210,7 +210,7 @@ page_nodes_deal(const PgscaleNumaMapping *mapping, int *nodes, int n)
 		int			some = 0;
 		int			error;
 
-		if (page_nodes_look(mapping, start, start, count, page_unused, there) != 0)
+		if (page_nodes_resident(mapping, start, start, count, page_unused, there) != 0)
 			continue;
 		for (int i = 0; i < count; i++)
 		{

@@ -34,8 +34,8 @@ extern bool pgscale_numa_mapping(const void *address, PgscaleNumaMapping *mappin
  * PGSCALE_NUMA_AT_ONCE of them; -1 for those that are not in memory, and are not
  * brought there.  Returns an error number.
  *
- * The kernel does not tell which huge pages are in memory but not in this
- * process' page table.  Those it takes used() to tell of.
+ * The kernel does not show which huge pages are in memory but not in this
+ * process' page table.  For those, used() says so.
  */
 extern int	pgscale_numa_where(const PgscaleNumaMapping *mapping, char *first, int count,
 							   bool (*used) (const char *page, Size size), int *nodes);

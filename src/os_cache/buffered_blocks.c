@@ -23,7 +23,7 @@
 
 #include "os_cache/os_cache.h"
 
-/* Buffers to look at between two checks for interrupts. */
+/* Buffers to read between two checks for interrupts. */
 #define PIECE	65536
 
 typedef struct ForkKey

@@ -48,7 +48,7 @@
 #include "base/row_builder.h"
 #include "os_cache/os_cache.h"
 
-/* What the kernel is asked to begin with in one go, in blocks. */
+/* What the kernel is asked to begin in one call, in blocks. */
 #define WRITEBACK_BLOCKS	(4 * 1024 * 1024 / BLCKSZ)
 
 PG_FUNCTION_INFO_V1(pgscale_relation_os_cache);
@@ -138,7 +138,7 @@ named_storage(Oid oid)
 
 /*
  * That of all relations of this database.  Returns how many; pg_class is left
- * before any file is looked at.
+ * before any file is read.
  */
 static int
 all_storage(Storage **all)
@@ -251,7 +251,7 @@ add_segment(Fork *fork, int fd, int64 size, const BlockNumber *blocks, uint32 n,
 
 /* False if the fork does not exist. */
 static bool
-look_at_fork(const Storage *storage, ForkNumber number, PgscaleOsCacheBlocks *in_buffers, Fork *fork)
+read_fork(const Storage *storage, ForkNumber number, PgscaleOsCacheBlocks *in_buffers, Fork *fork)
 {
 	BlockNumber *blocks = NULL;
 	uint32		n = 0;
@@ -321,7 +321,7 @@ pgscale_relation_os_cache(PG_FUNCTION_ARGS)
 			Fork		fork;
 
 			CHECK_FOR_INTERRUPTS();
-			if (look_at_fork(&storage[i], number, in_buffers, &fork))
+			if (read_fork(&storage[i], number, in_buffers, &fork))
 				put_fork(rsinfo, &storage[i], number, &fork);
 			else if (number == MAIN_FORKNUM)
 				break;

@@ -57,7 +57,7 @@
 /* An average below this is a server at rest: no measurement. */
 #define MIN_SESSIONS	0.05
 
-/* The seconds of a bucket may differ by this share of their mean, or by one. */
+/* The seconds of a bucket may differ by this fraction of their mean, or by one. */
 #define MAX_MOVE		0.5
 
 /* Four classes while concurrency doubles, from 1/8 to beyond MAX_BACKENDS. */

@@ -16,7 +16,7 @@
  * best of the solutions that have some of them at 0 and the others above is
  * that least-squares solution, and there are but seven such choices.  Throughput
  * peaks at N* = sqrt((1 - sigma) / kappa), and not at all if kappa is 0:
- * Amdahl's law.  Below one session there is nobody to wait for: there X is
+ * Amdahl's law.  Below one session there is no session to wait for: there X is
  * lambda N.
  *
  * Intervals are by parametric bootstrap: the fitted throughputs, each with a
@@ -50,7 +50,7 @@
 #define DIFFERENT		1.1
 #define MIN_DIFFERENT	4
 
-/* The data must reach this share of the peak's concurrency. */
+/* The data must reach this fraction of the peak's concurrency. */
 #define MIN_REACH		0.5
 
 /* If the points exceed the peak by this factor, a missing peak does not come from too narrow a range. */
@@ -64,14 +64,14 @@
 #define MAX_SCATTER		0.25
 
 /*
- * They must reach this share of the limit if there is no peak; the latter where
+ * They must reach this fraction of the limit if there is no peak; the latter where
  * none is possible.
  */
 #define MIN_LEVEL		0.75
 #define MIN_LEVEL_CERTAIN	0.5
 
 /*
- * The interval must not be wider than this share of the peak's concurrency;
+ * The interval must not be wider than this fraction of the peak's concurrency;
  * where all of it was measured, than the other one.
  */
 #define MAX_WIDTH		0.5

@@ -30,8 +30,8 @@ typedef struct PgscaleScalabilityUsl
 	double		sigma;			/* contention */
 	double		kappa;			/* coherency */
 	double		r2;				/* NaN if all throughputs are the same */
-	double		scatter;		/* how far off the law a point is, as a share
-								 * of its throughput */
+	double		scatter;		/* how far off the law a point is, as a
+								 * fraction of its throughput */
 	double		peak_n;			/* low and high: of 95 % */
 	double		peak_n_low;
 	double		peak_n_high;

@@ -88,13 +88,13 @@ typedef struct PgscaleTrace
 	double		per_ns;			/* cycles */
 	uint64		first;			/* when it was watched */
 	uint64		last;
-	uint64		gaps_total;		/* times of not looking, for longer than
+	uint64		gaps_total;		/* times without a reading, of more than
 								 * PGSCALE_TRACE_GAP_NS */
 	uint64		gaps_longest;
 } PgscaleTrace;
 
 /*
- * A watcher that looks again within this time misses next to nothing: the shortest
+ * A watcher that reads again within this time misses next to nothing: the shortest
  * waits, for a page in the kernel's cache, take about that long.
  */
 #define PGSCALE_TRACE_GAP_NS	500

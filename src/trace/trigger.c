@@ -22,7 +22,7 @@
  * worker has time to read it.
  *
  * Failure: a worker that ends early leaves its run as one that took its full time.
- * SIGTERM ends it at the next sample of the trace, as it ends any session.  It is not
+ * SIGTERM ends it at the next reading of the trace, as it ends any session.  It is not
  * started again.
  *
  * Portions Copyright (c) 2026, pgscale contributors
@@ -79,7 +79,7 @@
 
 StaticAssertDecl(RUNS > HOUR_NS / REST_NS + 1, "a run's place must not be used again within an hour");
 
-/* Waits for LWLocks are short: how long to look for a waiting process, and how often. */
+/* Waits for LWLocks are short: how long to search for a waiting process, and how often. */
 #define FIND_NS			NS_PER_S
 #define FIND_AGAIN_MS	10
 
@@ -160,8 +160,8 @@ trigger_quantile(const double *sorted, int n, double fraction)
  * standard deviations, estimated by the median absolute deviation: a pile-up of some
  * seconds moves neither.  The other is the 95 % quantile: where short peaks are usual,
  * the deviation does not show them, and here they count if they take 6 seconds of two
- * minutes.  So a pile-up that lasts is told once, since after some seconds it is a part of
- * its own range.  The margin keeps a server at rest, or with a single session, silent.
+ * minutes.  So a pile-up that lasts is reported once, because after some seconds it is
+ * a part of its own range.  The margin keeps a server at rest, or with a single session, silent.
  */
 static bool
 trigger_judge(const double *values, int n, PgscaleTraceAlarm *alarm)
@@ -359,7 +359,7 @@ worker_is_worse(const PgscaleProc *a, const PgscaleProc *b, TimestampTz since)
 	return a_is_new == b_is_new ? a->activity_start < b->activity_start : a_is_new;
 }
 
-/* Looks once at all processes; false if there is none to trace. */
+/* Reads all processes once; false if there is none to trace. */
 static bool
 worker_choose(const PgscaleTraceAlarm *alarm, PgscaleTrace *trace)
 {
@@ -452,7 +452,7 @@ pgscale_trace_trigger_main(Datum arg)
 	int64		began;
 
 	pgscale_worker_start("PgscaleTrace");
-	/* A trace looks for no flag but the one that this handler sets. */
+	/* A trace reads no flag except the one that this handler sets. */
 	pqsignal(SIGTERM, die);
 	if (ShutdownRequestPending)
 		proc_exit(1);

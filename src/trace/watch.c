@@ -6,13 +6,13 @@
  * The server publishes a wait by storing a number in the PGPROC of the process, and
  * does not count waits.  The shortest waits, for a page in the kernel's cache, take
  * less than a microsecond, so a watcher that sleeps or calls the kernel misses many.
- * This loop looks every few nanoseconds at the clock, at the wait event, and at the
- * change count of the status entry.  That count shows that the query identifier or the
+ * Every few nanoseconds this loop reads the clock, the wait event, and the change
+ * count of the status entry.  That count shows that the query identifier or the
  * state may have changed, or that the process has ended.  The loop calls no function.
  * The target only has to fetch the cache line back for each store.
  *
  * Gaps.  This process may lose its CPU to an interrupt, the scheduler, or the
- * hypervisor.  Its clock then jumps from one look to the next.  Each jump of more than
+ * hypervisor.  Its clock then jumps from one reading to the next.  Each jump of more than
  * PGSCALE_TRACE_GAP_NS is a gap: its length is added up, and the current stretch and
  * the next one are marked.  Time for storing a stretch counts as well: if it takes too
  * long, it is a gap.
@@ -66,7 +66,7 @@ typedef struct Watch
 	PgscaleProcMark mark;		/* where that shows */
 	uint64		gap_cycles;
 
-	/* The latest look */
+	/* The latest reading */
 	uint64		last;
 	uint32		event;
 	bool		gap;			/* after a gap */
@@ -103,7 +103,7 @@ watch_take_place(LOCKTAG *place)
 	return false;
 }
 
-/* Notes a time of not looking; it belongs to what was under way. */
+/* Notes a time without a reading; it belongs to what was under way. */
 static void
 watch_note_gap(Watch *watch, uint64 gap)
 {
@@ -115,7 +115,7 @@ watch_note_gap(Watch *watch, uint64 gap)
 }
 
 /*
- * Looks until the target waits for something else than in the latest look, or its
+ * Reads until the target waits for something else than in the latest reading, or its
  * status has changed: true; or until the deadline: false.  A status that is being
  * changed, for which its count is odd, is waited for: a target that is stopped just
  * then may stay so for long.
@@ -209,7 +209,7 @@ watch_begin_stretch(Watch *watch)
 	watch->changecount = watch->proc.changecount;
 }
 
-/* Writes down the stretch that ended with the latest look; same: what is traced goes on. */
+/* Writes down the stretch that ended with the latest reading; same: what is traced goes on. */
 static void
 watch_end_stretch(Watch *watch, bool same)
 {
@@ -228,11 +228,11 @@ watch_end_stretch(Watch *watch, bool same)
 }
 
 /*
- * Looks once more, after the status has shown that a statement has begun: the wait that
+ * Reads once more, after the status has shown that a statement has begun: the wait that
  * was seen may be older than that.
  */
 static void
-watch_look_again(Watch *watch)
+watch_read_again(Watch *watch)
 {
 	const uint64 now = pgscale_trace_cycles_now();
 
@@ -264,14 +264,14 @@ watch_for_statement(Watch *watch, uint64 deadline)
 			was_idle = true;
 		else if (was_idle)
 		{
-			watch_look_again(watch);
+			watch_read_again(watch);
 			return true;
 		}
 	}
 }
 
 /*
- * Has the target ended its statement and begun another one between two looks?  That is
+ * Has the target ended its statement and begun another one between two readings?  That is
  * unknown for two statements with the same identifier.
  */
 static bool
@@ -279,7 +279,7 @@ watch_missed_end(Watch *watch)
 {
 	const PgscaleProc *proc = &watch->proc;
 
-	/* So it looks after each message of the extended protocol, too. */
+	/* So it reads after each message of the extended protocol, too. */
 	if (watch->gap && proc->activity_start != watch->activity_start)
 		watch->doubtful = true;
 	if (proc->queryid == 0)

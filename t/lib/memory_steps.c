@@ -384,7 +384,7 @@ static int	asks = 0;
 static bool in_move = false;
 
 int
-pgscale_numa_lib_ask(int count, void **pages, int *nodes)
+pgscale_numa_lib_locate(int count, void **pages, int *nodes)
 {
 	asks++;
 	for (int i = 0; i < count; i++)

@@ -45,7 +45,7 @@
 /* What a row of several events has instead of an event's number, below the class. */
 #define REST_OF_CLASS	((uint32) 0x00FFFFFF)
 
-/* Where the writer looks first for a pair. */
+/* Where the writer searches first for a pair. */
 #define HINTS			256
 
 typedef struct Row
