@@ -131,17 +131,7 @@ workers_detach(int code, Datum arg)
 static bool
 is_there(int place)
 {
-	pid_t		pid;
-
-	if (pg_atomic_read_u32(&shared->places[place].pid) != 0)
-		return true;
-	if (!handles[place])
-		return false;
-	if (GetBackgroundWorkerPid(handles[place], &pid) != BGWH_STOPPED)
-		return true;
-	pfree(handles[place]);
-	handles[place] = NULL;
-	return false;
+	return pg_atomic_read_u32(&shared->places[place].pid) != 0 || pgscale_worker_launched(&handles[place]);
 }
 
 static void
@@ -156,8 +146,6 @@ start_worker(const PgscaleWorker *worker, int number, int place)
 	else
 		strlcpy(name, worker->name, sizeof(name));
 	started = pgscale_worker_launch(name, "pgscale_workers_main", place, false, &handles[place]);
-	if (!started)
-		handles[place] = NULL;
 	if (!started && !p->no_slot)
 		ereport(LOG,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
@@ -170,7 +158,6 @@ void
 pgscale_workers_start(bool changed)
 {
 	const int64 now = pgscale_timer_clock();
-	MemoryContext context;
 	int			place = 0;
 
 	if (!handles)
@@ -185,7 +172,6 @@ pgscale_workers_start(bool changed)
 		return;
 	shared->looked_ns = now;
 
-	context = MemoryContextSwitchTo(TopMemoryContext);
 	for (int i = 0; pgscale_modules[i]; i++)
 	{
 		const PgscaleModule *module = pgscale_modules[i];
@@ -207,7 +193,6 @@ pgscale_workers_start(bool changed)
 				start_worker(module->worker, number, place);
 		}
 	}
-	MemoryContextSwitchTo(context);
 }
 
 static void

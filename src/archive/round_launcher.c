@@ -362,14 +362,10 @@ round_lost(const char *message)
 static bool
 watch_round(void)
 {
-	pid_t		pid;
-
 	if (!round_handle)
 		return true;
-	if (GetBackgroundWorkerPid(round_handle, &pid) == BGWH_STOPPED)
+	if (!pgscale_worker_launched(&round_handle))
 	{
-		pfree(round_handle);
-		round_handle = NULL;
 		if (round_over())
 			round_lost("the latest round was ended before it was done");
 		return true;
@@ -388,7 +384,6 @@ begin_round(Oid database)
 		return PGSCALE_ARCHIVE_READY;
 	if (!pgscale_worker_launch("pgscale archive round", "pgscale_archive_round_main", 0, true, &round_handle))
 	{
-		round_handle = NULL;
 		(void) round_over();
 		return PGSCALE_ARCHIVE_NO_SLOT;
 	}

@@ -118,13 +118,33 @@ bool
 pgscale_worker_launch(const char *name, const char *function, int32 arg, bool gives_way,
 					  BackgroundWorkerHandle **handle)
 {
+	const MemoryContext context = MemoryContextSwitchTo(TopMemoryContext);
 	BackgroundWorker worker;
+	bool		started;
 
 	worker_describe(&worker, name, function, arg);
 	if (gives_way)
 		worker.bgw_flags |= BGWORKER_INTERRUPTIBLE;
 	worker.bgw_restart_time = BGW_NEVER_RESTART;
-	return RegisterDynamicBackgroundWorker(&worker, handle);
+	started = RegisterDynamicBackgroundWorker(&worker, handle);
+	if (!started && handle)
+		*handle = NULL;
+	MemoryContextSwitchTo(context);
+	return started;
+}
+
+bool
+pgscale_worker_launched(BackgroundWorkerHandle **handle)
+{
+	pid_t		pid;
+
+	if (!*handle)
+		return false;
+	if (GetBackgroundWorkerPid(*handle, &pid) != BGWH_STOPPED)
+		return true;
+	pfree(*handle);
+	*handle = NULL;
+	return false;
 }
 
 void

@@ -23,11 +23,14 @@ extern bool pgscale_worker_all_registered(void);
 
 /*
  * Starts one now, for once.  Returns false if the server has no slot for it.
- * handle may be NULL.  With gives_way the server itself ends it, from 19 on, for
+ * handle may be NULL; else *handle is NULL or lasts until it has ended.  With gives_way the server itself ends it, from 19 on, for
  * CREATE, ALTER and DROP DATABASE of the database that it is connected to.
  */
 extern bool pgscale_worker_launch(const char *name, const char *function, int32 arg, bool gives_way,
 								  BackgroundWorkerHandle **handle);
+
+/* Is one about to start, or there?  When it has ended, *handle is freed and NULL. */
+extern bool pgscale_worker_launched(BackgroundWorkerHandle **handle);
 
 /* First thing in a worker: signals, connection, wait event name. */
 extern void pgscale_worker_start(const char *wait_event_name);

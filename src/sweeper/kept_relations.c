@@ -454,20 +454,13 @@ pgscale_sweeper_kept_follow(void)
 	static int	first = 0;		/* another one each time: databases take turns */
 	const int64 now = pgscale_timer_clock();
 	PgscaleSweeperKept list[PGSCALE_SWEEPER_KEPT_MOST];
-	MemoryContext context;
 	Oid			database = InvalidOid;
-	pid_t		pid;
 
 	if (pgscale_sweeper_kept_list->relations == 0 || now - looked < NS_PER_S)
 		return;
 	looked = now;
-	if (handle)
-	{
-		if (GetBackgroundWorkerPid(handle, &pid) != BGWH_STOPPED)
-			return;
-		pfree(handle);
-		handle = NULL;
-	}
+	if (pgscale_worker_launched(&handle))
+		return;
 	(void) pgscale_sweeper_kept_copy(list);
 	first = (first + 1) % PGSCALE_SWEEPER_KEPT_MOST;
 	for (int i = 0; i < PGSCALE_SWEEPER_KEPT_MOST; i++)
@@ -497,10 +490,8 @@ pgscale_sweeper_kept_follow(void)
 	}
 	if (!OidIsValid(database) || !database_is_open(database))
 		return;
-	context = MemoryContextSwitchTo(TopMemoryContext);
-	if (!pgscale_worker_launch("pgscale sweeper keep", "pgscale_sweeper_kept_main", (int32) database, true, &handle))
-		handle = NULL;			/* the server has no slot now */
-	MemoryContextSwitchTo(context);
+	/* if the server has no slot now, it is asked again */
+	(void) pgscale_worker_launch("pgscale sweeper keep", "pgscale_sweeper_kept_main", (int32) database, true, &handle);
 }
 
 static void

@@ -458,23 +458,14 @@ static void
 launch_writer(int i, int64 now)
 {
 	Request    *request = &requests[i];
-	MemoryContext context;
 	char		name[BGW_MAXLEN];
-	pid_t		pid;
 
-	if (request->handle)
-	{
-		if (GetBackgroundWorkerPid(request->handle, &pid) != BGWH_STOPPED)
-			return;
-		pfree(request->handle);
-		request->handle = NULL;
-	}
+	if (pgscale_worker_launched(&request->handle))
+		return;
 	snprintf(name, sizeof(name), "pgscale sweeper writer %d", partition->number + 1);
-	context = MemoryContextSwitchTo(TopMemoryContext);
 	request->at_ns = now;
 	request->refused = !pgscale_worker_launch(name, "pgscale_sweeper_writer_main",
 											  partition->number * PGSCALE_SWEEPER_MAX_WRITERS + i, false, &request->handle);
-	MemoryContextSwitchTo(context);
 }
 
 /* How many slots may this sweeper take now for writers?  Each has its part of those that there are. */

@@ -578,16 +578,13 @@ free_abandoned(void)
 {
 	for (int i = 0; i < PGSCALE_RELOCATION_SLOTS; i++)
 	{
-		pid_t		pid;
 		Oid			database;
 
-		if (!handles[i] || GetBackgroundWorkerPid(handles[i], &pid) != BGWH_STOPPED)
+		if (!handles[i] || pgscale_worker_launched(&handles[i]))
 			continue;
 		database = abandon_slot(i);
 		if (OidIsValid(database))
 			pgscale_relocation_due(database, AGAIN_MS);
-		pfree(handles[i]);
-		handles[i] = NULL;
 	}
 }
 
