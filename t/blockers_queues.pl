@@ -74,7 +74,8 @@ a|3|||idle in transaction|a|{}
     d|0|tuple (0,1) of t|ExclusiveLock|active|a|{b,c}
 EOR
 is(forest('process, depth, pid, waiting_pid, root_state, left(query, 16), left(root_query, 16), transaction_ms >= 0,
-    root_transaction_ms >= waited_ms, wait_start <= now(), application_name, usename = current_user, datname, cycle, locktype, relation'),
+    root_transaction_ms >= waited_ms, waited_ms BETWEEN floor(1000 * extract(epoch FROM now() - wait_start))
+    AND ceil(1000 * extract(epoch FROM clock_timestamp() - wait_start)), application_name, usename = current_user, datname, cycle, locktype, relation'),
     <<'EOR' =~ s/\n\z//r, 'and what is known of them');
 a|0|a||idle in transaction|UPDATE t SET v =|UPDATE t SET v =|t|||blockers_queues.pl|t|postgres|f||
   b|1|b|b|idle in transaction|UPDATE t SET v =|UPDATE t SET v =|t|t|t|blockers_queues.pl|t|postgres|f|transactionid|t

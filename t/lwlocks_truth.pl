@@ -87,10 +87,16 @@ while_held("SELECT hold_lwlock('hold_lwlock', 3, true, '$file')", "SELECT hold_l
     $db->poll_ok(q{SELECT ticks > 3 AND locks IS NULL AND skew IS NULL AND mean_waiters = 2 AND reason ~ 'in its own memory'
         FROM pgscale.lwlock_tranches WHERE tranche = 'hold_lwlock'}, 'of a tranche in memory of its own only the waits are known');
 }) if $major >= 19;
-# what an advisory lock takes
+# what an advisory lock takes, beside a queue for the lock that lies behind those of its tranche
+append_to_file("$file.2", '');
+$waiters[2]->start("SELECT hold_lwlock('PredicateLockManager', 0, true, '$file.2')");
+until_ok(sub { -e "$file.2.held" }, 'a lock of another tranche is held');
+$waiters[1]->start("SELECT hold_lwlock('PredicateLockManager', 0, true, '$none')");
 my $partition = $db->sql('SELECT advisory_partition(42)');
 while_held("SELECT hold_lwlock('LockManager', $partition, true, '$file')", 'SELECT pg_advisory_lock(42)', 1,
     sub { shows_ok('LockManager', $partition, 'exclusive', 1, 16) });
+unlink "$file.2", "$file.2.held";
+$_->finish for @waiters[ 1, 2 ];
 
 # two locks of a tranche, each with a queue: its time is shared out among them
 append_to_file("$file.2", '');

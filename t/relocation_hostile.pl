@@ -86,6 +86,22 @@ unharmed();
 is($db->sql(q{SELECT count(*) FROM pg_index WHERE indrelid = 'trap.t'::regclass}), 1, 'nothing is left behind');
 $db->sql('ALTER DATABASE postgres RESET search_path; DROP SCHEMA trap CASCADE');
 
+# A table that is locked for its move is moved by its requester.
+$db->sql(<<'EOQ');
+CREATE TABLE mover (name name);
+GRANT INSERT ON mover TO mallory;
+CREATE FUNCTION note_mover() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO public.mover VALUES (current_user); END';
+CREATE EVENT TRIGGER note_mover ON ddl_command_start WHEN TAG IN ('ALTER TABLE') EXECUTE FUNCTION note_mover();
+GRANT USAGE ON SCHEMA pgscale TO mallory;
+GRANT EXECUTE ON FUNCTION pgscale.relocate_table TO mallory;
+GRANT CREATE ON TABLESPACE fast TO mallory;
+EOQ
+$mallory->sql('CREATE TABLE hers (id int)');
+done_ok('a table that is locked', ask(q{relocate_table('hers', 'fast', mode => 'lock')}, $mallory));
+is($db->sql('SELECT name FROM mover'), 'mallory', 'by its requester');
+$db->sql('DROP EVENT TRIGGER note_mover; DROP TABLE hers, mover; REVOKE CREATE ON TABLESPACE fast FROM mallory;
+    REVOKE EXECUTE ON FUNCTION pgscale.relocate_table FROM mallory; REVOKE USAGE ON SCHEMA pgscale FROM mallory');
+
 # A table of jobs that is not the extension's, whose triggers are mallory's; then it belongs to a superuser, as after a restore by
 # one
 $db->sql('CREATE DATABASE without; GRANT CREATE ON DATABASE without TO mallory');

@@ -111,6 +111,8 @@ $db->sql('SELECT pgscale.reset($$sampler$$)');
 $idler->sql('BEGIN; SELECT 1');
 $db->poll_ok(q{SELECT count(*) FROM pgscale.wait_profile WHERE event_type = 'Client' AND event = 'IdleInTransaction'
     AND usename = 'idler' AND wait_ms > 15 AND queryid IS NULL}, 'a transaction that idles has a row of its own', 1);
+is($db->sql(q{SELECT abs(v.idle_in_transaction_ms - f.idle_in_transaction_ms) <= 0.1 + 0.01 * f.idle_in_transaction_ms
+    FROM pgscale.sampler_stats v, pgscale_internal.sampler_stats() f}), 't', 'and sampler_stats shows the sum');
 is($db->sql('SELECT event FROM pgscale.wait_current WHERE pid = ' . $idler->pid), 'IdleInTransaction', 'wait_current shows it');
 is($db->sql(q{SELECT bool_or(event = 'IdleInTransaction'), bool_or(event = 'ClientRead') FROM pgscale.wait_history
     WHERE usename = 'idler' AND state = 'idle in transaction'}), 't|f', 'the history has it');
