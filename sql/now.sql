@@ -400,6 +400,9 @@ INSERT INTO cases (found, expected) VALUES
     (synchronous('{"sync_wanted": 2, "sync_standbys": 0, "sync_catching_up": 1}'), 'replication_wait high set'),
     (synchronous('{"sync_wanted": 2, "sync_standbys": 1, "sync_catching_up": 0, "sync_fewer": "ANY 1 (\"it''s\", b)"}'),
         'replication_wait high set'),
+    (evidence('{"sync_wanted": 2, "sync_standbys": 1, "sync_catching_up": 1, "sync_flushed": 0}', '{"kinds": {"sync_rep": 7}}'),
+        '{"standbys": 1.000, "standbys_wanted": 2.000, "held_up_sessions": 7.000, "waiting_sessions": 7.000, '
+        '"standbys_to_replay": 0.000, "standbys_catching_up": 1.000}'),
     (synchronous('{"sync_wanted": 3, "sync_standbys": 2, "sync_catching_up": 1, "sync_fewer": "ANY 2 (a, b)"}'),
         'replication_wait high set'),
     (synchronous('{"sync_wanted": 2, "sync_standbys": 2, "sync_catching_up": 1}'), 'replication_wait medium set'),

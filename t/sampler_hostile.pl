@@ -213,6 +213,29 @@ $db->poll_ok("SELECT count(*) FROM pgscale.wait_profile WHERE queryid = $parsed 
 $db->sampler('off');
 is($db->sql("SELECT count(*) FROM pgscale_internal.wait_profile() WHERE queryid = $parsed AND userid IS DISTINCT FROM 'parser'::regrole"), 0,
     'and nothing that was not its own');
+
+# Of two that wait so, the one that goes on first takes its own waits, once, and leaves those of the other.
+$db->sql('CREATE TABLE for_longer (); GRANT SELECT ON locked, for_longer TO parser');
+$db->sampler('on');
+my $longer = session($node, user => 'parser');
+my $waits = q{SELECT coalesce(sum(samples), 0) FROM pgscale_internal.wait_profile() WHERE event = 'relation' AND queryid };
+$holder->sql('BEGIN; LOCK TABLE for_longer; SAVEPOINT s; LOCK TABLE locked');
+$db->sql('SELECT pgscale.reset($$sampler$$)');
+$longer->start('SELECT count(*) FROM for_longer');
+$db->poll_ok("SELECT ($waits IS NULL) > 0", 'one waits in parse analysis');
+$parser->start('SELECT count(*), pg_sleep(0.05) FROM locked');
+my $seen = $db->sql("$waits IS NULL");
+$db->poll_ok("SELECT ($waits IS NULL) > 4 * $seen + 600", 'and another one');
+$holder->sql('ROLLBACK TO s');
+$parser->finish;
+$parsed = $db->queryid($parser);
+$db->poll_ok("SELECT ($waits = $parsed) > 0", 'which goes on');
+$holder->sql('ROLLBACK');
+$longer->finish;
+my $longest = $db->queryid($longer);
+$db->poll_ok("SELECT ($waits = $longest) > 0", 'before the first one');
+$db->sampler('off');
+is($db->sql("SELECT ($waits = $longest) >= ($waits = $parsed)"), 't', 'each has its own waits');
 adds_up('after that');
 
 $node->stop;
