@@ -290,16 +290,22 @@ like(($db->try(q{CALL pgscale.set('max_connections', '60')}))[1], qr/NOTICE: .*a
     'what standbys must follow is told');
 change($db, 'revert(' . last_change() . ')');
 # it has the primary's journal, and once it is promoted a postgresql.auto.conf of its own
+my $lost = change($db, q{set('statement_timeout', '1min')});
 my @of_primary = map { change($db, "set('work_mem', '${_}MB')") } 6 .. 8;
 until_ok(sub { $there->('state', $of_primary[2]) eq 'not on this node' }, 'changes of the primary are not on a standby');
 $standby->promote;
-is($there->('state, node', $of_primary[2]), 'not on this node|' . qx(uname -n | tr -d '\n') . ':' . $node->data_dir,
+my $where = qx(uname -n | tr -d '\n') . ':' . $node->data_dir;
+is($there->('state, node', $of_primary[2]), "not on this node|$where",
     'nor on a promoted node, which tells where they are');
 like(join(' ', $on_standby->try("CALL pgscale.revert($of_primary[2])")),
     qr/^55000 .*made on another node, .*HINT: .*To make the change here: CALL pgscale.set\('work_mem', '8MB'\)/s, 'what is not there is not reverted');
 like($on_standby->sql("SELECT reason FROM pgscale.verify($of_primary[2]) LIMIT 1"), qr/^cannot tell/, 'nor verified');
+# as one whose session was at it at the promotion
+$on_standby->sql("UPDATE pgscale_internal.tuning_change SET state = 'begun' WHERE change = $lost");
 my $again = change($on_standby, q{set('work_mem', '8MB')});
 like($there->('state', $again), qr/^(applied|pending)/, 'it can be made there');
+is($there->('state, message', $lost), 'failed|the session ended before it was known whether the change was made on '
+      . "$where; this node does not have it", 'and the journal says of one that was not finished what is known');
 change($on_standby, "revert($again)");
 is(($on_standby->try("CALL pgscale.revert($of_primary[0])"))[0], '55000', 'one below others');
 like(($on_standby->try("CALL pgscale.revert($of_primary[0], force => true)"))[1], qr/^\d+\z/m, 'is reverted with them by force');
@@ -307,7 +313,7 @@ is($on_standby->sql("SELECT string_agg(DISTINCT state, ' ') FROM pgscale.tuning_
     'reverted', 'and none is left');
 $on_standby->quit;
 $standby->stop;
-change($db, "revert($_)") for reverse @of_primary;
+change($db, "revert($_)") for reverse $lost, @of_primary;
 is(file(), $before, 'where they were made they are reverted one by one');
 
 # The file is this server's: what is done to it waits for no standby, which may not be there.
