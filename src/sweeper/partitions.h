@@ -214,6 +214,7 @@ typedef struct PgscaleSweeperPartition
 	double		pressed;		/* fraction of the last second's ticks: nearly
 								 * nothing was ready, and all writers wrote */
 	bool		stuck;			/* the writers get nowhere */
+	bool		writes_short;	/* they do not keep up: see scan.c */
 	int			low;			/* watermarks in force */
 	int			high;
 	int			ready;

@@ -118,7 +118,6 @@ static double may_pass = 0;		/* buffers, although nothing is lacking */
 static double dirty_fraction = 0;	/* of the victims found */
 static int	found = 0;			/* victims, up to those that are remembered */
 static double starved_fraction = 0; /* of the ticks */
-static bool writes_short = false;
 static double rate = 0;			/* buffers that are taken, a second */
 static int64 rated_ns = 0;		/* in the last tick */
 static int64 give_up_ns = 0;	/* when this tick has lasted long enough */
@@ -204,7 +203,7 @@ take_written(PgscaleSweeperPartition *partition, int writer, PgscaleSweeperSwept
 static void
 take_back(PgscaleSweeperPartition *partition)
 {
-	const uint8 most = pgscale_sweeper_policy(partition)->neighbour_rank(pgscale_sweeper_memory.policy, writes_short);
+	const uint8 most = pgscale_sweeper_policy(partition)->neighbour_rank(pgscale_sweeper_memory.policy, partition->writes_short);
 	PgscaleSweeperSwept swept;
 
 	for (int i = 0; i < PGSCALE_SWEEPER_MAX_WRITERS; i++)
@@ -391,11 +390,11 @@ follow_rate(PgscaleSweeperPartition *partition, double taken, int64 now)
 
 /* One more tick. */
 static void
-follow_shortage(bool starved)
+follow_shortage(PgscaleSweeperPartition *partition, bool starved)
 {
 	starved_fraction += (starved - starved_fraction) / SHORT_TICKS;
-	writes_short = starved_fraction > (writes_short ? SHORT_OVER : SHORT_FRACTION) && dirty_fraction >= SHORT_DIRTY;
-	pgscale_sweeper_set_order(writes_short);
+	partition->writes_short = starved_fraction > (partition->writes_short ? SHORT_OVER : SHORT_FRACTION) && dirty_fraction >= SHORT_DIRTY;
+	pgscale_sweeper_set_order(partition->writes_short);
 }
 
 /*
@@ -442,14 +441,14 @@ pgscale_sweeper_scan(PgscaleSweeperPartition *partition)
 	pgscale_sweeper_kept_refresh(partition);
 	partition->stuck = writers_stuck(partition, pending, now);
 	demand = supply->follow(partition);
-	follow_shortage(partition->counts.starved != starved);
+	follow_shortage(partition, partition->counts.starved != starved);
 	take_back(partition);
 	partition->ready = supply->ready(partition);
 
 	taken = (double) (partition->counts.consumed + partition->counts.reused - gone);
 	soon = follow_rate(partition, taken, now);
 	partition->needed = Max(partition->low, soon);
-	may_pass += (writes_short ? PASS_TIMES_SHORT : PASS_TIMES) * taken;
+	may_pass += (partition->writes_short ? PASS_TIMES_SHORT : PASS_TIMES) * taken;
 	may_pass = Max(Min(may_pass, (double) PASS_LAPS * partition->buffers), -(double) partition->buffers);
 	coming = partition->ready + (partition->stuck ? 0 : pending);
 	if (stock_is_short(partition, coming, partition->counts.starved != starved))
@@ -458,7 +457,7 @@ pgscale_sweeper_scan(PgscaleSweeperPartition *partition)
 		refilling = false;
 	if (refilling && !supply->full(partition))
 		sweeper_refill(partition, partition->high - coming);
-	else if (writes_short && taken > 0)
+	else if (partition->writes_short && taken > 0)
 		(void) sweeper_sweep(partition, 0);
 
 	give_up_ns = pgscale_timer_clock() + SCAN_NS;
@@ -473,7 +472,7 @@ pgscale_sweeper_rest(PgscaleSweeperPartition *partition, bool observe)
 	bool		left;
 
 	give_up_ns = pgscale_timer_clock() + SCAN_NS;
-	refilling = writes_short = false;
+	refilling = partition->writes_short = false;
 	starved_fraction = 0;
 	may_pass = (double) PASS_LAPS * partition->buffers;
 	progress_ns = give_up_ns;

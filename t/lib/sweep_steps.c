@@ -298,7 +298,7 @@ begin(int mode, int first, int size)
 	s->policy = PGSCALE_SWEEPER_NO_POLICY;
 	(void) queued();
 	hand = rated_ns = starved_fraction = rate = offered = found_by_hand = 0;
-	refilling = writes_short = entered = false;
+	refilling = entered = false;
 #if PGSCALE_FREELIST
 	shielded = PG_INT64_MIN;
 #endif
@@ -614,6 +614,7 @@ command(const char *name, const double *numbers)
 	COMMAND("low", s->low = a);
 	COMMAND("high", s->high = a);
 	COMMAND("hang", s->stuck = a);
+	COMMAND("short", s->writes_short = a);
 	COMMAND("room", s->stack_size = a);
 	COMMAND("fast", s->taken = a);
 	COMMAND("speed", say("%g", s->taken));
@@ -786,6 +787,11 @@ static const Step window[] = {
 	{"window 0 20000 3, follow, +dirty 0 19999, fast 100, hand_runs 1, guard, hand_runs 0, follow, where",
 	"demand; demand; 8320", "dirty pages are yielded far ahead of a fast hand"},
 	{"fast 0, -dirty 8320, offer 8320 5, guard, with 0 1", "yes; 0", "and taken back when a clean one is offered"},
+
+	/* while writes are short, each clean page that is little used */
+	{"window 0 20000 3, follow, short 1, rank 102 2, rank 103 3, rank 104 0, +dirty 104, keep 105, rank 106 0, use 106 1, hand 300, follow",
+	"demand; demand"},
+	{"counts 102 106, gone, ready", "03130; 0+0, starved 2; 0", "is yielded, and supplies nothing"},
 
 	/* demand */
 	{"window 0 20000 3, high 10, use 19990 0 19999, follow, follow", "no demand; no demand",

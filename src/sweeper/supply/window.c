@@ -31,6 +31,13 @@
  * dirty ones that were used once less.  If the hand runs past that piece meanwhile, the
  * guard continues ahead of it.
  *
+ * While writes are short that is not enough: sessions that go on after a wait take more
+ * within a tick, and a hand that runs ahead of the guard takes the first page that it has
+ * brought to zero.  A clean one costs a read.  A dirty one costs the write of a single page, for which
+ * its session waits beside all runs of the writers.  So all clean pages up to the rank with which
+ * neighbours may leave are yielded.  Those that are used before the hand comes stay.  And what stays dirty
+ * meanwhile gets more dirty neighbours, so each write of the disk carries more.
+ *
  * The hand may be faster than ticks can follow.  A sweep that falls behind by a lap
  * skips the older part and continues just ahead of the hand, where counts are needed
  * first.  A skipped page keeps its rank.  Its uses may be missed, and the hand may
@@ -185,11 +192,21 @@ signal_hand(int buf, const PgscaleBuffer *look, PgscaleSweeperPage *p, uint8 cou
 	return true;
 }
 
-/* Has it pass the page. */
+/* May a clean page leave because writes are short? */
+static bool
+leaves_for_dirty(const PgscaleSweeperPartition *partition, int buf, const PgscaleSweeperPage *p)
+{
+	return partition->writes_short && !p->kept &&
+		pgscale_sweeper_rank(partition, buf) <= pgscale_sweeper_policy(partition)->neighbour_rank(pgscale_sweeper_memory.policy, true);
+}
+
+/* Has it pass the page, or yields that. */
 static void
 keep_from_hand(const PgscaleSweeperPartition *partition, int buf, const PgscaleBuffer *look, PgscaleSweeperPage *p)
 {
-	(void) signal_hand(buf, look, p, pgscale_sweeper_header(partition, buf));
+	const bool	yields = !look->dirty && leaves_for_dirty(partition, buf, p);
+
+	(void) signal_hand(buf, look, p, yields ? 0 : pgscale_sweeper_header(partition, buf));
 }
 
 static bool
