@@ -118,11 +118,17 @@ $db->sql(q{SELECT pg_drop_replication_slot('downstream')});
 
 my ($pid, $starts, $samples, $ticks) = split /\|/, $db->sql('SELECT pid, starts, samples, ticks FROM pgscale.sampler_stats');
 $busy->quit if $db->sql('SELECT pg_terminate_backend(' . $busy->pid . ')') eq 't';
+$db->poll_ok(q{SELECT pgscale_internal.now_counts() IS NOT NULL AND (SELECT since IS NOT NULL FROM pgscale.wal_efficiency('1 h'))},
+    'evidence of the standby');
 $primary->stop;
+my $before = $db->sql('SELECT clock_timestamp()');
 $standby->promote;
 $db->poll_ok("SELECT NOT pg_is_in_recovery() AND ticks > $ticks FROM pgscale.sampler_stats", 'promoted, the sampler goes on');
 is($db->sql("SELECT pid, starts, samples > $samples FROM pgscale.sampler_stats"), "$pid|$starts|t", 'in the same process, with what it had');
 $db->poll_ok($role, 'metrics', 'primary');
+$db->poll_ok("SELECT (pgscale_internal.now_counts()->'minute'->>'s')::float8 < extract(epoch FROM clock_timestamp() - '$before'::timestamptz)",
+    'what is usual of a standby is not of the primary that it has become');
+$db->poll_ok("SELECT since > '$before' FROM pgscale.wal_efficiency('1 h')", 'nor evidence');
 
 $standby->stop;
 done_testing();

@@ -286,13 +286,15 @@ pgscale_evidence_observe(const PgscaleObservation *observation)
 	const int64 period_ns = pgscale_evidence_ms() * NS_PER_MS;
 	PgscaleEvidence *sums = &writer.now.sums;
 	const int64 queued_ns = io_queue_time(observation);
+	const bool	standby = RecoveryInProgress();
 	bool		seconds;
 	bool		record;
 
 	pg_atomic_write_u64(&shared->observed_ns, (uint64) pgscale_timer_clock());
-	if (writer.now.epoch == 0 || observation->anew)
+	if (writer.now.epoch == 0 || observation->anew || writer.now.standby != standby)
 	{
 		memset(&writer, 0, sizeof(writer));
+		writer.now.standby = standby;
 		writer.now.epoch = pg_atomic_fetch_add_u64(&shared->epoch, 1) + 1;
 		for (int age = 0; age < PGSCALE_EVIDENCE_AGES; age++)
 			writer.taken_ns[age] = -1;
@@ -348,6 +350,7 @@ pgscale_evidence_snapshot(PgscaleEvidenceAge age, uint64 number, PgscaleEvidence
 int
 pgscale_evidence_read(TimestampTz since, TimestampTz until, PgscaleEvidence *records, int max)
 {
+	const bool	standby = RecoveryInProgress();
 	uint64		number = pgscale_evidence_snapshots(PGSCALE_EVIDENCE_HOUR);
 	TimestampTz next = until;
 	PgscaleEvidenceSnapshot from;
@@ -358,6 +361,8 @@ pgscale_evidence_read(TimestampTz since, TimestampTz until, PgscaleEvidence *rec
 	{
 		PgscaleEvidence *record = &records[max - 1 - n];
 
+		if (from.standby && !standby)
+			break;
 		if (!to.ends_record || from.sums.until < since || to.sums.until > next)
 			continue;
 		(void) pgscale_evidence_between(&from.sums, &to.sums, record);

@@ -84,11 +84,13 @@ typedef struct PgscaleEvidence
 /*
  * A snapshot of all of that: sums that only grow, of which the difference of any two of one
  * epoch is what happened between them.  An epoch ends where the sampler is started anew
- * or did not observe for a while.
+ * or did not observe for a while, and with a promotion: what a standby did, of which the server
+ * counts some only then, is not usual of a primary.
  */
 typedef struct PgscaleEvidenceSnapshot
 {
 	uint64		epoch;
+	bool		standby;
 	int64		clock_ns;		/* by CLOCK_MONOTONIC */
 	bool		ends_record;	/* with the snapshot before it */
 	int			max_wal_size_mb;
@@ -126,7 +128,7 @@ extern bool pgscale_evidence_between(const PgscaleEvidence *from, const PgscaleE
 /*
  * Reads the records that lie between two moments, oldest first, and returns how
  * many; those that were overwritten are not there, nor those in which counters
- * were reset.  Any process.
+ * were reset, nor those of before a promotion.  Any process.
  */
 extern int	pgscale_evidence_read(TimestampTz since, TimestampTz until, PgscaleEvidence *records, int max);
 
