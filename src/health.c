@@ -295,7 +295,7 @@ pgscale_claimant(const char *setting, PgscaleHealth *health, PgscaleClaim *claim
 
 /* That the feature's tables may be on their way to other servers. */
 static void
-tell_published(PgscaleHealth *health, const char *published)
+add_published(PgscaleHealth *health, const char *published)
 {
 	const char *action = "see \"Logical replication\" in doc/operations.md";
 
@@ -331,7 +331,7 @@ pgscale_health(PG_FUNCTION_ARGS)
 			continue;
 		pgscale_health_of(pgscale_modules[i], &health);
 		if (published && pgscale_modules[i]->has_tables)
-			tell_published(&health, published);
+			add_published(&health, published);
 		health_put(rsinfo, pgscale_modules[i]->name, &health);
 	}
 	pgscale_version_health(&health);

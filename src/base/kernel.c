@@ -77,7 +77,7 @@ cachestat_call(int fd, CachestatRange *range, Cachestat *stat)
  * the file first.
  */
 bool
-pgscale_kernel_tells_dirty(const char **why)
+pgscale_kernel_reports_dirty(const char **why)
 {
 	static int	error = -1;
 	static char other[128];
@@ -190,7 +190,7 @@ pgscale_kernel_cached(int fd, off_t offset, off_t length, PgscaleCached *cached)
 {
 	const char *why;
 
-	if (!pgscale_kernel_tells_dirty(&why))
+	if (!pgscale_kernel_reports_dirty(&why))
 		return ask_mincore(fd, offset, length, cached);
 	if (!ask_cachestat(fd, offset, length, cached))
 		return false;

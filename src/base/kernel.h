@@ -29,7 +29,7 @@ typedef struct PgscaleCached
 } PgscaleCached;
 
 /* Does the kernel report dirty pages?  If not, *why is set to the reason. */
-extern bool pgscale_kernel_tells_dirty(const char **why);
+extern bool pgscale_kernel_reports_dirty(const char **why);
 
 /*
  * The cached part of the range, in whole pages of the kernel, so a range should begin

@@ -15,7 +15,9 @@
 #include <math.h>
 
 #include "access/htup_details.h"
+#include "catalog/pg_type_d.h"
 #include "funcapi.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
@@ -95,6 +97,18 @@ static inline void
 pgscale_row_timestamp(PgscaleRow *row, TimestampTz at)	/* 0 is null */
 {
 	pgscale_row_put(row, TimestampTzGetDatum(at), at == 0);
+}
+
+/* An array of counts. */
+static inline void
+pgscale_row_int8s(PgscaleRow *row, const uint64 *values, int n)
+{
+	Datum	   *elements = palloc(n * sizeof(Datum));
+
+	for (int i = 0; i < n; i++)
+		elements[i] = Int64GetDatum((int64) values[i]);
+	pgscale_row_put(row, PointerGetDatum(construct_array(elements, n, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE)), false);
+	pfree(elements);
 }
 
 /* The end of a row of a set.  The next one may begin; a million rows take no memory here. */

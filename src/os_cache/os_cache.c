@@ -446,7 +446,7 @@ os_cache_health(PgscaleHealth *health)
 	const char *why;
 
 	health->state = PGSCALE_HEALTH_IDLE;
-	if (pgscale_kernel_tells_dirty(&why))
+	if (pgscale_kernel_reports_dirty(&why))
 		health->reason = "asks the kernel by cachestat";
 	else
 	{

@@ -23,14 +23,12 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_type.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "port/pg_bitutils.h"
 #include "storage/condition_variable.h"
 #include "storage/ipc.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/timestamp.h"
@@ -433,13 +431,10 @@ pgscale_sampler_stats(PG_FUNCTION_ARGS)
 	PgscaleSamplerStats s;
 	PgscaleSamplerProfileTotals totals;
 	PgscaleRow	row = {0};
-	Datum		classes[PGSCALE_LATENESS_CLASSES];
 
 	pgscale_preload_require();
 	pgscale_sampler_stats_copy(&s);
 	pgscale_sampler_profile_totals(&totals);
-	for (int c = 0; c < PGSCALE_LATENESS_CLASSES; c++)
-		classes[c] = Int64GetDatum((int64) s.lateness[c]);
 
 	pgscale_row_pid(&row, s.pid);
 	pgscale_row_int8(&row, s.starts);
@@ -450,8 +445,7 @@ pgscale_sampler_stats(PG_FUNCTION_ARGS)
 	pgscale_row_float8(&row, s.ticks ? lateness_quantile(&s, 0.5) : NAN);
 	pgscale_row_float8(&row, s.ticks ? lateness_quantile(&s, 0.99) : NAN);
 	pgscale_row_float8(&row, s.ticks ? s.lateness_max_ns / 1e3 : NAN);
-	pgscale_row_put(&row, PointerGetDatum(construct_array(classes, PGSCALE_LATENESS_CLASSES, INT8OID, sizeof(int64),
-														  FLOAT8PASSBYVAL, TYPALIGN_DOUBLE)), false);
+	pgscale_row_int8s(&row, s.lateness, PGSCALE_LATENESS_CLASSES);
 	pgscale_row_float8(&row, s.observed_ns / 1e6);
 	pgscale_row_float8(&row, s.active_ns / 1e6);
 	pgscale_row_float8(&row, s.in_transaction_ns / 1e6);

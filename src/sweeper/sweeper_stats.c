@@ -62,16 +62,6 @@ float8_array(const double *values, int n)
 	return PointerGetDatum(construct_array(elements, n, FLOAT8OID, sizeof(float8), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
 }
 
-static Datum
-int8_array(const uint64 *values, int n)
-{
-	Datum		elements[Max(PGSCALE_SWEEPER_CANDIDATES, PGSCALE_RUN_CLASSES)];
-
-	for (int i = 0; i < n; i++)
-		elements[i] = Int64GetDatum((int64) values[i]);
-	return PointerGetDatum(construct_array(elements, n, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
-}
-
 /* For one row a worker: begins the result, and reads what counts at the last reset. */
 static void
 stats_begin(FunctionCallInfo fcinfo, PgscaleSweeperBase *base)
@@ -141,7 +131,7 @@ pgscale_sweeper_stats(PG_FUNCTION_ARGS)
 		pgscale_row_int8(&row, sweep->starved - sweep_base->starved);
 
 		pgscale_row_int8(&row, write->runs - write_base->runs);
-		pgscale_row_put(&row, int8_array(classes, PGSCALE_RUN_CLASSES), false);
+		pgscale_row_int8s(&row, classes, PGSCALE_RUN_CLASSES);
 		pgscale_row_int8(&row, write->written - write_base->written);
 		pgscale_row_int8(&row, write->neighbours - write_base->neighbours);
 		pgscale_row_int8(&row, write->skipped_pinned - write_base->skipped_pinned);
@@ -176,7 +166,7 @@ put_report(PgscaleRow *row, const PgscaleSweeperPolicyReport *report)
 	pgscale_row_put(row, Int64GetDatum((int64) rint(saved.high)), !saved.sure);
 	pgscale_row_int8(row, report->switches);
 	pgscale_row_int8(row, report->references);
-	pgscale_row_put(row, int8_array(report->misses, PGSCALE_SWEEPER_CANDIDATES), false);
+	pgscale_row_int8s(row, report->misses, PGSCALE_SWEEPER_CANDIDATES);
 	pgscale_row_int8(row, report->chosen_misses);
 	pgscale_row_put(row, float8_array(report->half_lives, PGSCALE_SWEEPER_CANDIDATES), false);
 	pgscale_row_int8(row, report->sample);

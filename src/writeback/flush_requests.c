@@ -18,6 +18,10 @@
  * stretches are checked in each round, and pages that the kernel has clean no longer
  * wait.  Nor do the buffers show every write.
  *
+ * The time of reads on the same disks shows what the requests cost others.  The kernel
+ * counts reads and their time for each block device.  Files on a file system without a
+ * named device (tmpfs, overlay, btrfs) are left out.
+ *
  * No file stays open: a round opens the files that it needs, one at a time.  A missing
  * file has nothing to write.
  *
@@ -26,6 +30,8 @@
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
+
+#include <sys/stat.h>
 
 #include "miscadmin.h"
 #include "postmaster/interrupt.h"
@@ -73,6 +79,11 @@
 
 /* Requests of the server have to wait while we ask. */
 #define ASK_NS			(50 * NS_PER_MS)
+
+#define MAX_DISKS		16
+
+/* With fewer reads in a second their time is meaningless. */
+#define ENOUGH_READS	20
 
 typedef struct Flight
 {
@@ -352,6 +363,31 @@ dirty_pages(int fd, off_t offset)
 	return (cached.dirty + BLCKSZ - 1) / BLCKSZ;
 }
 
+typedef struct Disk
+{
+	dev_t		device;
+	PgscaleDisk before;
+} Disk;
+
+static Disk disks[MAX_DISKS];
+static int	ndisks = 0;
+static int64 disks_read_ns = 0;
+
+/* Notes the disk that an open file lies on. */
+static void
+note_disk(int fd)
+{
+	struct stat status;
+
+	if (fstat(fd, &status) != 0)
+		return;
+	for (int i = 0; i < ndisks; i++)
+		if (disks[i].device == status.st_dev)
+			return;
+	if (ndisks < MAX_DISKS && pgscale_kernel_disk(status.st_dev, &disks[ndisks].before))
+		disks[ndisks++].device = status.st_dev;
+}
+
 /*
  * Is it time to serve others?  A request waits where the disk's queue is full, so
  * this is to be asked after each piece, which is the least that is asked for.
@@ -374,7 +410,7 @@ ask_for_stretch(PgscaleWritebackAsked *asked, uint32 n, int64 pages, int64 since
 		asked->taken += pgscale_writeback_stretch_limit(s, 0);
 		return;
 	}
-	pgscale_writeback_disk_note(fd);
+	note_disk(fd);
 	for (int piece = 0; piece < PGSCALE_PIECES && pages > 0 && flying < MAX_FLIGHTS && !must_stop(since_ns); piece++)
 	{
 		off_t		offset = offset_of(&s->key, piece);
@@ -409,4 +445,27 @@ pgscale_writeback_ask(PgscaleWritebackAsked *asked, int64 pages, double redirty_
 	for (int i = 0; i < n && asked->asked < pages && flying < MAX_FLIGHTS && !must_stop(since); i++)
 		ask_for_stretch(asked, chosen[i], pages - asked->asked, since);
 	close_file();
+}
+
+double
+pgscale_writeback_read_ms(int64 now_ns)
+{
+	int64		reads = 0;
+	int64		ms = 0;
+
+	if (now_ns - disks_read_ns < NS_PER_S)
+		return -1;
+	disks_read_ns = now_ns;
+
+	for (int i = 0; i < ndisks; i++)
+	{
+		PgscaleDisk now;
+
+		if (!pgscale_kernel_disk(disks[i].device, &now))
+			continue;
+		reads += now.reads - disks[i].before.reads;
+		ms += now.read_ms - disks[i].before.read_ms;
+		disks[i].before = now;
+	}
+	return reads >= ENOUGH_READS ? (double) ms / reads : -1;
 }

@@ -43,4 +43,10 @@ extern int64 pgscale_writeback_ask_skipped(double redirty_limit, int64 now_ns);
  */
 extern void pgscale_writeback_ask(PgscaleWritebackAsked *asked, int64 pages, double redirty_limit, int64 now_ns);
 
+/*
+ * Once a second: milliseconds that a read took in it, on all disks of which files were
+ * asked for.  -1 in between, or if there were few reads or it is not known.
+ */
+extern double pgscale_writeback_read_ms(int64 now_ns);
+
 #endif							/* PGSCALE_WRITEBACK_FLUSH_REQUESTS_H */

@@ -308,7 +308,7 @@ writeback_work(int64 now_ns)
 	e.landed = pages_bytes(asked.landed);
 	e.landing_ms = asked.landing_ms;
 	e.rewritten = pgscale_writeback_watch_rewritten();
-	e.read_ms = pgscale_writeback_disk_read_ms(now_ns);
+	e.read_ms = pgscale_writeback_read_ms(now_ns);
 	ask = pgscale_writeback_decide(&controller, &e, now_ns);
 	if (ask > 0)
 	{

@@ -24,15 +24,4 @@ extern void pgscale_writeback_files_start(void);
 /* Looks at the next files.  Returns how many pages were found to wait. */
 extern int64 pgscale_writeback_files_round(int64 now_ns);
 
-/* read_latency.c: how long reads take on the disks that are written to */
-
-/* Notes the disk that an open file lies on. */
-extern void pgscale_writeback_disk_note(int fd);
-
-/*
- * Once a second: milliseconds that a read took in it, on all of them.  -1 in
- * between, or if there were few reads or it is not known.
- */
-extern double pgscale_writeback_disk_read_ms(int64 now_ns);
-
 #endif							/* PGSCALE_WRITEBACK_H */

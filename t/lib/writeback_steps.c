@@ -31,7 +31,6 @@ static void steps_flush(int fd, off_t offset, off_t bytes);
 #include "writeback/writeback_controller.c"
 #include "writeback/dirty_tracker.c"
 #include "writeback/flush_requests.c"
-#include "writeback/read_latency.c"
 
 #define MB		((double) PGSCALE_MB)
 #define watch	pgscale_writeback_watch
