@@ -789,9 +789,9 @@ static const Step window[] = {
 	{"fast 0, -dirty 8320, offer 8320 5, guard, with 0 1", "yes; 0", "and taken back when a clean one is offered"},
 
 	/* while writes are short, each clean page that is little used */
-	{"window 0 20000 3, follow, short 1, rank 102 2, rank 103 3, rank 104 0, +dirty 104, keep 105, rank 106 0, use 106 1, hand 300, follow",
+	{"window 0 20000 3, follow, short 1, rank 2 2, rank 3 3, rank 4 0, +dirty 4, keep, rank 6 0, use 6 1, hand 300, follow",
 	"demand; demand"},
-	{"counts 102 106, gone, ready", "03130; 0+0, starved 2; 0", "is yielded, and supplies nothing"},
+	{"counts 2 6, gone, ready", "01130; 0+0, starved 2; 0", "is yielded, and supplies nothing"},
 
 	/* demand */
 	{"window 0 20000 3, high 10, use 19990 0 19999, follow, follow", "no demand; no demand",

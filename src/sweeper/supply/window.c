@@ -32,11 +32,12 @@
  * guard continues ahead of it.
  *
  * While writes are short that is not enough: sessions that go on after a wait take more
- * within a tick, and a hand that runs ahead of the guard takes the first page that it has
- * brought to zero.  A clean one costs a read.  A dirty one costs the write of a single page, for which
- * its session waits beside all runs of the writers.  So all clean pages up to the rank with which
- * neighbours may leave are yielded.  Those that are used before the hand comes stay.  And what stays dirty
- * meanwhile gets more dirty neighbours, so each write of the disk carries more.
+ * buffers within a tick, and a hand that runs ahead of the guard takes the first page that
+ * it has brought to zero.  A clean one costs a read.  A dirty one costs the write of a single
+ * page, for which its session waits beside all runs of the writers.  So clean pages are
+ * yielded up to the rank with which neighbours leave, and the hand passes the others once.
+ * What is used before the hand comes stays.  And what stays dirty meanwhile gets more dirty
+ * neighbours, so that each write of the disk carries more.
  *
  * The hand may be faster than ticks can follow.  A sweep that falls behind by a lap
  * skips the older part and continues just ahead of the hand, where counts are needed
@@ -192,21 +193,22 @@ signal_hand(int buf, const PgscaleBuffer *look, PgscaleSweeperPage *p, uint8 cou
 	return true;
 }
 
-/* May a clean page leave because writes are short? */
-static bool
-leaves_for_dirty(const PgscaleSweeperPartition *partition, int buf, const PgscaleSweeperPage *p)
+/* How often the hand passes a page that is not on offer. */
+static uint8
+passes_wanted(const PgscaleSweeperPartition *partition, int buf, const PgscaleBuffer *look, const PgscaleSweeperPage *p)
 {
-	return partition->writes_short && !p->kept &&
-		pgscale_sweeper_rank(partition, buf) <= pgscale_sweeper_policy(partition)->neighbour_rank(pgscale_sweeper_memory.policy, true);
+	const PgscaleSweeperPolicy *policy = pgscale_sweeper_policy(partition);
+
+	if (!partition->writes_short || look->dirty || p->kept)
+		return pgscale_sweeper_header(partition, buf);
+	return pgscale_sweeper_rank(partition, buf) > policy->neighbour_rank(pgscale_sweeper_memory.policy, true);
 }
 
 /* Has it pass the page, or yields that. */
 static void
 keep_from_hand(const PgscaleSweeperPartition *partition, int buf, const PgscaleBuffer *look, PgscaleSweeperPage *p)
 {
-	const bool	yields = !look->dirty && leaves_for_dirty(partition, buf, p);
-
-	(void) signal_hand(buf, look, p, yields ? 0 : pgscale_sweeper_header(partition, buf));
+	(void) signal_hand(buf, look, p, passes_wanted(partition, buf, look, p));
 }
 
 static bool
