@@ -111,7 +111,7 @@ COMMENT ON COLUMN pgscale.replacement_stats.switches IS 'number of times that an
 COMMENT ON COLUMN pgscale.replacement_stats.served_fraction IS
 'fraction of the buffers taken on the whole server while the sweeper worked that it had made ready; NULL if none was taken';
 COMMENT ON COLUMN pgscale.replacement_stats.fallbacks IS
-'number of the others, on the whole server: the server''s own clock sweep found them';
+'number of the others, on the whole server: the server''s own clock sweep found them, or they had become empty, as by DROP TABLE';
 COMMENT ON COLUMN pgscale.replacement_stats.shadow_references IS 'number of references to the pages in the sample of the shadow caches';
 COMMENT ON COLUMN pgscale.replacement_stats.shadow_misses IS 'number of these that each shadow cache missed, in the order of half_lives';
 COMMENT ON COLUMN pgscale.replacement_stats.chosen_misses IS 'number of these that the shadow cache of the choice in force missed';
