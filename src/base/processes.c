@@ -217,6 +217,26 @@ pgscale_procs_read(int slot, PgscaleProc *proc, bool *changed, uint64 *retries)
 	return true;
 }
 
+bool
+pgscale_procs_read_anew(int slot, PgscaleProc *proc)
+{
+	bool		changed;
+	uint64		retries = 0;
+
+	memset(proc, 0, sizeof(*proc));
+	return pgscale_procs_read(slot, proc, &changed, &retries);
+}
+
+int
+pgscale_procs_find(int pid, PgscaleProc *proc)
+{
+	for (int slot = 0; pid > 0 && slot < pgscale_procs_count(); slot++)
+		if (pgscale_procs_in_use(slot) && pgscale_procs_read_anew(slot, proc) && proc->pid == pid)
+			return slot;
+	memset(proc, 0, sizeof(*proc));
+	return -1;
+}
+
 /* The address as text; empty for a Unix socket. */
 static void
 put_address(const SockAddr *from, PgscaleProcClient *client)

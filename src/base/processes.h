@@ -115,6 +115,12 @@ extern void pgscale_procs_prefetch_status(int slot);
  */
 extern bool pgscale_procs_read(int slot, PgscaleProc *proc, bool *changed, uint64 *retries);
 
+/* Reads a slot of which *proc has nothing yet. */
+extern bool pgscale_procs_read_anew(int slot, PgscaleProc *proc);
+
+/* Reads a process, and returns its slot; -1 if there is none, and *proc is zeroes. */
+extern int	pgscale_procs_find(int pid, PgscaleProc *proc);
+
 /* The client of a session. */
 typedef struct PgscaleProcClient
 {

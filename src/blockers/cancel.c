@@ -112,30 +112,12 @@ read_slot(int slot, Target *target)
 	return true;
 }
 
-/* The slot of a process, or -1. */
-static int
-find_process(int pid)
-{
-	PgscaleProc proc;
-
-	for (int slot = 0; pid > 0 && slot < pgscale_procs_count(); slot++)
-	{
-		uint64		retries = 0;
-		bool		changed;
-
-		memset(&proc, 0, sizeof(proc));
-		if (pgscale_procs_in_use(slot) && pgscale_procs_read(slot, &proc, &changed, &retries) && proc.pid == pid)
-			return slot;
-	}
-	return -1;
-}
-
 static void
 read_target(Target *target, int pid)
 {
 	memset(target, 0, sizeof(*target));
 	target->pid = pid;
-	target->slot = find_process(pid);
+	target->slot = pgscale_procs_find(pid, &target->proc);
 	if (target->slot >= 0 && (!read_slot(target->slot, target) || target->proc.pid != pid))
 		target->slot = -1;
 }

@@ -140,11 +140,9 @@ count_waiters(void)
 
 	for (int slot = 0; slot < pgscale_procs_count(); slot++)
 	{
-		PgscaleProc proc = {0};
-		bool		changed;
-		uint64		retries = 0;
+		PgscaleProc proc;
 
-		if (pgscale_procs_in_use(slot) && pgscale_procs_read(slot, &proc, &changed, &retries))
+		if (pgscale_procs_in_use(slot) && pgscale_procs_read_anew(slot, &proc))
 			waiters += pgscale_waits_for_content(proc.wait_event);
 	}
 	return waiters;

@@ -233,11 +233,9 @@ scan_processes(NowScan *scan)
 	scan->slots = palloc_extended(n * sizeof(int), MCXT_ALLOC_HUGE);
 	for (int slot = 0; slot < n; slot++)
 	{
-		PgscaleProc proc = {0};
-		bool		changed;
-		uint64		retries = 0;
+		PgscaleProc proc;
 
-		if (pgscale_procs_read(slot, &proc, &changed, &retries))
+		if (pgscale_procs_read_anew(slot, &proc))
 			count_process(scan, slot, &proc, applications);
 	}
 }

@@ -323,8 +323,6 @@ find_root(const PgscaleLockNode *node, PgscaleSamplerRoot *root)
 {
 	PgscaleProc proc = {0};
 	PgscaleProcClient client = {0};
-	uint64		retries = 0;
-	bool		changed;
 	int			i;
 
 	/*
@@ -333,7 +331,7 @@ find_root(const PgscaleLockNode *node, PgscaleSamplerRoot *root)
 	 */
 	if (node->pid != 0 &&
 		(!pgscale_procs_read_client(node->slot, true, &client) ||
-		 !pgscale_procs_read(node->slot, &proc, &changed, &retries) || proc.pid != node->pid || proc.proc_start == 0))
+		 !pgscale_procs_read_anew(node->slot, &proc) || proc.pid != node->pid || proc.proc_start == 0))
 		return false;
 
 	blockers_change();

@@ -80,11 +80,9 @@ pgscale_wait_current(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, 0);
 	for (int slot = 0; slot < pgscale_procs_count(); slot++)
 	{
-		PgscaleProc proc = {0};
-		bool		changed;
-		uint64		retries = 0;
+		PgscaleProc proc;
 
-		if (pgscale_procs_read(slot, &proc, &changed, &retries))
+		if (pgscale_procs_read_anew(slot, &proc))
 			put_proc(rsinfo, &proc);
 	}
 	return (Datum) 0;
@@ -105,11 +103,9 @@ connections_count(Connections *c)
 	memset(c, 0, sizeof(*c));
 	for (int slot = 0; pgscale_procs_is_connection(slot); slot++)
 	{
-		PgscaleProc proc = {0};
-		bool		changed;
-		uint64		retries = 0;
+		PgscaleProc proc;
 
-		if (!pgscale_procs_read(slot, &proc, &changed, &retries))
+		if (!pgscale_procs_read_anew(slot, &proc))
 			continue;
 		c->used++;
 		c->active += proc.running;

@@ -71,18 +71,9 @@ static void
 trace_find(PgscaleTrace *trace, int pid)
 {
 	PgscaleProc *proc = &trace->target;
-	bool		found = false;
 
-	for (int slot = 0; slot < pgscale_procs_count() && !found; slot++)
-	{
-		bool		changed;
-		uint64		retries = 0;
-
-		memset(proc, 0, sizeof(*proc));
-		trace->slot = slot;
-		found = pgscale_procs_read(slot, proc, &changed, &retries) && proc->pid == pid;
-	}
-	if (!found)
+	trace->slot = pgscale_procs_find(pid, proc);
+	if (trace->slot < 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("no server process has PID %d", pid),

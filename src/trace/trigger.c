@@ -366,11 +366,9 @@ worker_choose(const PgscaleTraceAlarm *alarm, PgscaleTrace *trace)
 	trace->target.pid = 0;
 	for (int slot = 0; slot < pgscale_procs_count(); slot++)
 	{
-		PgscaleProc proc = {0};
-		bool		changed;
-		uint64		retries = 0;
+		PgscaleProc proc;
 
-		if (!pgscale_procs_read(slot, &proc, &changed, &retries) || !worker_is_candidate(&proc, alarm->figure))
+		if (!pgscale_procs_read_anew(slot, &proc) || !worker_is_candidate(&proc, alarm->figure))
 			continue;
 		if (trace->target.pid == 0 || worker_is_worse(&proc, &trace->target, alarm->since))
 		{

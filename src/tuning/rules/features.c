@@ -147,14 +147,12 @@ static int
 count_workers(void)
 {
 	int			workers = 0;
-	uint64		retries = 0;
 
 	for (int slot = 0; slot < pgscale_procs_count(); slot++)
 	{
-		PgscaleProc proc = {0};
-		bool		changed;
+		PgscaleProc proc;
 
-		workers += pgscale_procs_read(slot, &proc, &changed, &retries) && pgscale_proc_is_worker(proc.kind);
+		workers += pgscale_procs_read_anew(slot, &proc) && pgscale_proc_is_worker(proc.kind);
 	}
 	return workers;
 }
