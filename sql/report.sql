@@ -157,6 +157,7 @@ SELECT length, array_length(regexp_split_to_array(chart, '<rect'), 1) - 1 AS buc
 SELECT regexp_replace(pgscale_internal.report_chart('text', '2026-01-01', '2026-01-03', 43200, ARRAY['2026-01-01 12:00'::timestamptz, '2026-01-02 12:00', '2026-01-02 12:00'],
     '{CPU,BufferPin,Buffer}', '{0.1,0.02,0.02}', '{1,1,1}', NULL, NULL, 0.3), 'B Buffer(Pin)?', 'B');
 SELECT pgscale_internal.report_chart('text', '2026-01-01', '2026-01-07', 86400, ARRAY['2025-12-31 12:00'::timestamptz, '2026-01-06 12:00', '2026-01-07'], '{Timeout,Extension,IPC}', '{0.1,0.02,0.3}', '{1,1,1}');
+SELECT substring(pgscale_internal.report_chart('text', '2026-01-01 22:20:03+00', '2026-01-01 22:26:03+00', 120, NULL, NULL, NULL, NULL) FROM '\d+:[\d:]+') AS begin;
 SELECT regexp_count AS spans, chart ~ '>and 5 more<' AS rest FROM pgscale_internal.report_chart('html', '2026-01-01', '2026-01-02', 3600, NULL, NULL, NULL, NULL,
     ARRAY(SELECT '2026-01-01'::timestamptz + i * interval '10 min' FROM generate_series(1, 45) i), ARRAY(SELECT i::text FROM generate_series(1, 45) i)) chart,
     LATERAL (SELECT count(*) AS regexp_count FROM regexp_matches(substring(chart FROM '<div class="n">.*?</div>'), '<span', 'g')) n;
