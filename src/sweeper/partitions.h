@@ -215,6 +215,8 @@ typedef struct PgscaleSweeperPartition
 								 * nothing was ready, and all writers wrote */
 	bool		stuck;			/* the writers get nowhere */
 	bool		writes_short;	/* they do not keep up: see scan.c */
+	bool		reads_cheap;	/* few sessions wait for reads, of those that
+								 * wait for either */
 	int			low;			/* watermarks in force */
 	int			high;
 	int			ready;

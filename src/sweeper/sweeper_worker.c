@@ -83,6 +83,13 @@
 /* What may not be taken of max_worker_processes for more than the first writers. */
 #define SLOTS_LEFT		Max(max_worker_processes / 4, 2)
 
+/*
+ * Reads are cheap while that many times the sessions that wait for them are fewer than those that
+ * wait to write, as a mean of that many looks.
+ */
+#define CHEAP_TIMES		2
+#define CHEAP_LOOKS		20
+
 /* And what not even these take, except for the first one of each sweeper. */
 #define LAST_SLOTS		1
 
@@ -122,6 +129,13 @@ static struct
 	int64		allocations;	/* -1: it did not work then */
 	uint64		arrivals;
 }			covered = {.allocations = -1};
+
+/* Sessions that wait to write a page, and to read one, as a mean of the last looks. */
+static struct
+{
+	double		writing;
+	double		reading;
+}			waits;
 
 /* Worker 1's: what it judges by, since it last did, and what came of that. */
 static struct
@@ -266,6 +280,8 @@ set_state(PgscaleSweeperState state, PgscaleSweeperReason reason, double number)
 static void
 look_at_waits(void)
 {
+	int			writing = 0;
+	int			reading = 0;
 	uint64		retries = 0;
 
 	for (int slot = 0; slot < pgscale_procs_count(); slot++)
@@ -275,9 +291,14 @@ look_at_waits(void)
 		if (!pgscale_procs_read(slot, &procs[slot], &changed, &retries) ||
 			!(procs[slot].session || procs[slot].kind == B_STARTUP))
 			continue;
-		judged.writing += procs[slot].wait_event == WAIT_EVENT_DATA_FILE_WRITE;
-		judged.reading += pgscale_wait_is_data_read(procs[slot].wait_event);
+		writing += procs[slot].wait_event == WAIT_EVENT_DATA_FILE_WRITE;
+		reading += pgscale_wait_is_data_read(procs[slot].wait_event);
 	}
+	waits.writing += (writing - waits.writing) / CHEAP_LOOKS;
+	waits.reading += (reading - waits.reading) / CHEAP_LOOKS;
+	partition->reads_cheap = CHEAP_TIMES * waits.reading < waits.writing;
+	judged.writing += writing;
+	judged.reading += reading;
 	judged.looks++;
 }
 
@@ -447,6 +468,8 @@ sweeper_reconsider(int64 now)
 		set_state(PGSCALE_SWEEPER_WORKING, PGSCALE_SWEEPER_REASON_ALWAYS, 0);
 	else
 		set_state(leader->state, leader->reason, leader->reason_number);
+	if (partition->state == PGSCALE_SWEEPER_WORKING)
+		look_at_waits();
 }
 
 /*

@@ -615,6 +615,7 @@ command(const char *name, const double *numbers)
 	COMMAND("high", s->high = a);
 	COMMAND("hang", s->stuck = a);
 	COMMAND("short", s->writes_short = a);
+	COMMAND("cheap", s->reads_cheap = a);
 	COMMAND("room", s->stack_size = a);
 	COMMAND("fast", s->taken = a);
 	COMMAND("speed", say("%g", s->taken));
@@ -788,8 +789,9 @@ static const Step window[] = {
 	"demand; demand; 8320", "dirty pages are yielded far ahead of a fast hand"},
 	{"fast 0, -dirty 8320, offer 8320 5, guard, with 0 1", "yes; 0", "and taken back when a clean one is offered"},
 
-	/* while writes are short, each clean page that is little used */
-	{"window 0 20000 3, follow, short 1, rank 2 2, rank 3 3, rank 4 0, +dirty 4, keep, rank 6 0, use 6 1, hand 300, follow",
+	/* while writes are short and reads are cheap, each clean page that is little used */
+	{"window 0 20000 3, follow, short 1, rank 2 2, hand 300, follow, counts 2", "demand; demand; 2"},
+	{"window 0 20000 3, follow, short 1, cheap 1, rank 2 2, rank 3 3, rank 4 0, +dirty 4, keep, rank 6 0, use 6 1, hand 300, follow",
 	"demand; demand"},
 	{"counts 2 6, gone, ready", "01130; 0+0, starved 2; 0", "is yielded, and supplies nothing"},
 

@@ -34,8 +34,9 @@
  * While writes are short that is not enough: sessions that go on after a wait take more
  * buffers within a tick, and a hand that runs ahead of the guard takes the first page that
  * it has brought to zero.  A clean one costs a read.  A dirty one costs the write of a single
- * page, for which its session waits beside all runs of the writers.  So clean pages are
- * yielded up to the rank with which neighbours leave, and the hand passes the others once.
+ * page, for which its session waits beside all runs of the writers.  So, where reads are
+ * cheap, clean pages are yielded up to the rank with which neighbours leave, and the hand
+ * passes the others once.
  * What is used before the hand comes stays.  And what stays dirty meanwhile gets more dirty
  * neighbours, so that each write of the disk carries more.
  *
@@ -199,7 +200,7 @@ passes_wanted(const PgscaleSweeperPartition *partition, int buf, const PgscaleBu
 {
 	const PgscaleSweeperPolicy *policy = pgscale_sweeper_policy(partition);
 
-	if (!partition->writes_short || look->dirty || p->kept)
+	if (!partition->writes_short || !partition->reads_cheap || look->dirty || p->kept)
 		return pgscale_sweeper_header(partition, buf);
 	return pgscale_sweeper_rank(partition, buf) > policy->neighbour_rank(pgscale_sweeper_memory.policy, true);
 }
