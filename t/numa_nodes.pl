@@ -114,9 +114,9 @@ SKIP:
             pgscale.numa_buffers(true) b WHERE (a.node, b.node) = (0, 2)'), 't|t|f', 'two thirds of the memory on the first');
         is($db->sql('SELECT max(fraction) FILTER (WHERE node = 0) / max(fraction) FILTER (WHERE node = 2) BETWEEN 1.4 AND 2.8,
             bool_and(sampled), bool_and(fraction_low < fraction AND fraction < fraction_high),
-            -- at its ends the fraction seen is off by 1.96 standard deviations of a sample of 4096. They are rounded: by 0.01 of these
-            bool_and(abs((seen - fraction_low) / sqrt(fraction_low * (1 - fraction_low) / 4096) - 1.96) < 0.012
-                AND abs((fraction_high - seen) / sqrt(fraction_high * (1 - fraction_high) / 4096) - 1.96) < 0.012)
+            -- at its ends the fraction seen is off by 1.96 standard deviations of a sample of 4096; they are rounded to 0.0001
+            bool_and(abs(seen - fraction_low - 1.96 * sqrt(fraction_low * (1 - fraction_low) / 4096)) < 0.00006
+                AND abs(fraction_high - seen - 1.96 * sqrt(fraction_high * (1 - fraction_high) / 4096)) < 0.00006)
             FROM (SELECT *, round(fraction * 4096) / 4096 AS seen FROM pgscale.numa_buffers()) f WHERE node IS NOT NULL'), 't|t|t|t', 'two thirds of the sample, too');
         is($db->sql($health), 't|working|2 nodes; shared memory is interleaved|', 'interleaved over both');
         like(slurp_file($node->logfile), qr/pgscale interleaves \d+ MB of shared memory over 2 NUMA nodes/, 'interleaving is in the log');
