@@ -173,13 +173,14 @@ SELECT kind, relation, mode FROM pgscale.relocation_jobs WHERE finished_at IS NU
 SELECT * FROM clear();
 CREATE UNLOGGED TABLE unlogged (id int PRIMARY KEY);
 CREATE ACCESS METHOD regress_heap TYPE TABLE HANDLER heap_tableam_handler;
-CREATE ACCESS METHOD regress_brin TYPE INDEX HANDLER brinhandler;
-CREATE OPERATOR CLASS regress_ops DEFAULT FOR TYPE int4 USING regress_brin AS OPERATOR 3 =,
-    FUNCTION 1 brin_minmax_opcinfo(internal), FUNCTION 2 brin_minmax_add_value(internal, internal, internal, internal),
-    FUNCTION 3 brin_minmax_consistent(internal, internal, internal), FUNCTION 4 brin_minmax_union(internal, internal, internal);
+CREATE ACCESS METHOD regress_gist TYPE INDEX HANDLER gisthandler;
+CREATE OPERATOR CLASS regress_ops DEFAULT FOR TYPE box USING regress_gist AS OPERATOR 3 &&,
+    FUNCTION 1 gist_box_consistent(internal, box, smallint, oid, internal), FUNCTION 2 gist_box_union(internal, internal),
+    FUNCTION 5 gist_box_penalty(internal, internal, internal), FUNCTION 6 gist_box_picksplit(internal, internal),
+    FUNCTION 7 gist_box_same(box, box, internal);
 CREATE TABLE strange (id int) USING regress_heap;
-CREATE TABLE strangely_indexed (id int);
-CREATE INDEX strange_index ON strangely_indexed USING regress_brin (id);
+CREATE TABLE strangely_indexed (id box);
+CREATE INDEX strange_index ON strangely_indexed USING regress_gist (id);
 CREATE FOREIGN DATA WRAPPER regress_wrapper;
 CREATE SERVER regress_server FOREIGN DATA WRAPPER regress_wrapper;
 CREATE FOREIGN TABLE outside (id int) SERVER regress_server;
@@ -211,7 +212,7 @@ SET client_min_messages = warning;
 SELECT * FROM clear();
 DROP FOREIGN DATA WRAPPER regress_wrapper CASCADE;
 DROP ACCESS METHOD regress_heap CASCADE;
-DROP ACCESS METHOD regress_brin CASCADE;
+DROP ACCESS METHOD regress_gist CASCADE;
 
 -- other kinds
 CREATE MATERIALIZED VIEW matview AS SELECT 1 AS x;
