@@ -38,6 +38,7 @@ SELECT pgscale.reset('buffer_usage');
 SELECT string_agg(feature, ' ' ORDER BY feature) AS reset FROM resets r JOIN was w USING (feature) WHERE r.stats_reset > w.stats_reset;
 SELECT pgscale.reset();
 SELECT string_agg(feature, ' ' ORDER BY feature) AS reset FROM resets r JOIN was w USING (feature) WHERE r.stats_reset > w.stats_reset;
+DROP VIEW resets;
 SELECT pgscale.reset('fleet');
 SELECT pgscale.reset('');
 
