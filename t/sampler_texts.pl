@@ -65,7 +65,7 @@ is($db->sql($text), 1, 'top_waits has its text when nobody runs it');
 is($observer->sql($text), 1, 'for pg_monitor, too');
 is(session($node, user => 'app')->sql($text), 1, 'and for its own role');
 is($stranger->sql("$text UNION ALL SELECT count(*) FROM $texts"), "0\n0", 'and no other, which sees no text at all');
-like(report(), qr/The statement that took most of it, \d+ %, is: SELECT pg_sleep\(600\) AS runaway/, 'a report names it');
+like(report(), qr/Top queries\b.*SELECT pg_sleep\(600\) AS runaway .*Applications/s, 'a report names it');
 archives($queryid, 2);
 is($db->sql(q{SELECT string_agg(day::text, ' ' ORDER BY day) FROM pgscale_internal.archive_query WHERE query ~ 'runaway'}),
     '2020-03-01 2020-03-02', 'the archive keeps it, while it runs and afterwards');
