@@ -111,7 +111,6 @@ typedef enum PgscaleEvidenceAge
 
 extern const PgscaleArea pgscale_evidence_area;
 
-
 /* The writer's side: the sampler's process, once a second. */
 extern void pgscale_evidence_observe(const PgscaleObservation *observation);
 

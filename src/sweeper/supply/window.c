@@ -202,7 +202,7 @@ passes_wanted(const PgscaleSweeperPartition *partition, int buf, const PgscaleBu
 
 	if (!partition->writes_short || !partition->reads_cheap || look->dirty || p->kept)
 		return pgscale_sweeper_header(partition, buf);
-	return pgscale_sweeper_rank(partition, buf) > policy->neighbour_rank(pgscale_sweeper_memory.policy, true);
+	return pgscale_sweeper_rank(partition, buf) > policy->neighbour_rank(pgscale_sweeper_memory.policy, true) ? 1 : 0;
 }
 
 /* Has it pass the page, or yields that. */
