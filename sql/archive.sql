@@ -117,7 +117,7 @@ SELECT string_agg(w.name, ' ' ORDER BY w.name) FILTER (WHERE c.value::numeric IS
                sum(sessions) AS v16, sum(session_time) AS v17, sum(active_time) AS v18, sum(idle_in_transaction_time) AS v19 FROM pg_stat_database) d
  CROSS JOIN pg_stat_wal l CROSS JOIN pg_stat_bgwriter b CROSS JOIN pg_stat_archiver a CROSS JOIN checkpoints k CROSS JOIN pgscale_internal.writeback_stats() f
  CROSS JOIN (SELECT count(*) AS n FROM pg_stat_activity WHERE backend_type = 'client backend') s
- CROSS JOIN (SELECT sum(supplied_clean + supplied_written) AS supplied, sum(written) AS written FROM pgscale_internal.sweeper_stats()) z
+ CROSS JOIN (SELECT supplied_clean + supplied_written AS supplied, written FROM pgscale_internal.sweeper_stats()) z
  CROSS JOIN LATERAL (VALUES ('commits', v1, false), ('rollbacks', v2, false), ('blocks_read', v3, false), ('blocks_hit', v4, false),
            ('block_read_ms', v5::numeric, false), ('block_write_ms', v6::numeric, false), ('rows_returned', v7, false), ('rows_fetched', v8, false),
            ('rows_inserted', v9, false), ('rows_updated', v10, false), ('rows_deleted', v11, false), ('temp_files', v12, false),

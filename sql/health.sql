@@ -50,7 +50,7 @@ SELECT v.name FROM (SELECT attrelid::regclass AS name, array_agg(attname) AS col
    AND ('datid' = ANY (columns) AND 'datname' <> ALL (columns) OR 'userid' = ANY (columns) AND 'usename' <> ALL (columns));
 
 \echo -- settings
-SELECT name, regexp_replace(setting, '^(freelist|window)$', 'by the major') AS setting, unit, context, min_val, max_val
+SELECT name, setting, unit, context, min_val, max_val
   FROM pg_settings WHERE name LIKE 'pgscale.%' ORDER BY name COLLATE "C";
 
 \echo '-- the sampler needs a moment after the server''s start'

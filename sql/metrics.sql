@@ -97,7 +97,7 @@ CALL stand_in('lock_waits', '{"pid": 1, "depth": 0, "waiters": 3}', '{"pid": 2, 
 CALL stand_in('archive_minutes', jsonb_build_object('at', now() - interval '59 minutes', 'period_s', 60, 'rounds', 7),
     jsonb_build_object('at', now() - interval '20 minutes', 'period_s', 120, 'rounds', 2),
     jsonb_build_object('at', now() - interval '61 minutes', 'period_s', 60, 'rounds', 100));
-CALL stand_in('sweeper_stats', numbered('sweeper_stats', 1), numbered('sweeper_stats', 2));
+CALL stand_in('sweeper_stats', numbered('sweeper_stats', 1));
 CALL stand_in('buffer_usage_sample', numbered('buffer_usage_sample', 1), numbered('buffer_usage_sample', 2) - 'usage_count');
 CALL stand_in('writeback_stats', numbered('writeback_stats', 1));
 CALL stand_in('relocation_jobs', '{"state": "queued"}', '{"state": "done"}', '{"state": "queued"}', '{"state": "lost"}', '{"state": "lost"}', '{"state": "lost"}');

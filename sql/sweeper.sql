@@ -3,7 +3,7 @@ CREATE EXTENSION pgscale;
 \pset format unaligned \pset footer off
 
 -- settings, each with a description and a default within its bounds
-SELECT name, vartype, regexp_replace(boot_val, '^(freelist|window)$', 'by the major') AS boot_val, unit, context, min_val, max_val
+SELECT name, vartype, boot_val, unit, context, min_val, max_val
   FROM pg_settings WHERE name = 'pgscale.sweeper' OR name LIKE 'pgscale.sweeper\_%' ORDER BY name COLLATE "C";
 SELECT count(*) FILTER (WHERE short_desc IS NULL) AS not_described, count(*) FILTER (WHERE source <> 'default') AS not_default
   FROM pg_settings WHERE name = 'pgscale.sweeper' OR name LIKE 'pgscale.sweeper\_%';
@@ -13,7 +13,7 @@ SELECT a.attname AS column, format_type(a.atttypid, a.atttypmod) AS type
   FROM pg_attribute a WHERE a.attrelid = 'pgscale.sweeper_stats'::regclass AND a.attnum > 0 ORDER BY a.attnum;
 SELECT a.attname AS column, format_type(a.atttypid, a.atttypmod) AS type
   FROM pg_attribute a WHERE a.attrelid = 'pgscale.replacement_stats'::regclass AND a.attnum > 0 ORDER BY a.attnum;
--- no column in both but what joins them, and since when both count
+-- no column in both but since when both count
 SELECT attname FROM pg_attribute WHERE attrelid IN ('pgscale.sweeper_stats'::regclass, 'pgscale.replacement_stats'::regclass) AND attnum > 0
  GROUP BY 1 HAVING count(*) = 2 ORDER BY 1;
 SELECT o AS object, d IS NOT NULL AS described FROM (VALUES
@@ -22,8 +22,8 @@ SELECT o AS object, d IS NOT NULL AS described FROM (VALUES
     ('view', obj_description('pgscale.replacement_stats'::regclass, 'pg_class')),
     ('function', obj_description('pgscale_internal.replacement_stats()'::regprocedure, 'pg_proc'))) v (o, d);
 
--- it is off by default, and there: one row a worker
-SELECT worker, writers, mode IN ('freelist', 'window') AS mode, state, reason, state_change, buffers,
+-- it is off by default, and there
+SELECT writers, state, reason, state_change,
        low_watermark, high_watermark, ready, scanned, decremented,
        supplied_clean, supplied_written, consumed, reused, queued, starved, runs, runs_by_pages, written, neighbours,
        skipped_pinned, skipped_locked, skipped_wal, skipped_changed, write_ms, writeback_calls, writeback_ms, wal_flushes,
@@ -31,9 +31,9 @@ SELECT worker, writers, mode IN ('freelist', 'window') AS mode, state, reason, s
   FROM pgscale.sweeper_stats \gx
 SELECT feature, enabled, state, reason ~ '^it is switched off' AS reason FROM pgscale.health WHERE feature = 'sweeper' \gx
 -- nothing was ever chosen; the memory is there, in proportion to the buffers
-SELECT r.worker, policy, choice, evictions, reads_saved, switches, shadow_references, shadow_misses, chosen_misses, half_lives, shadow_sample,
-       restored, restore_problem, memory_bytes BETWEEN 16 * s.buffers AND 64 * s.buffers + 4 * 1048576 AS memory, r.stats_reset = s.stats_reset AS reset
-  FROM pgscale.replacement_stats r JOIN pgscale.sweeper_stats s USING (worker) \gx
+SELECT policy, choice, evictions, reads_saved, switches, shadow_references, shadow_misses, chosen_misses, half_lives, shadow_sample,
+       restored, restore_problem, memory_bytes BETWEEN 16 * n AND 64 * n + 4 * 1048576 AS memory, r.stats_reset = s.stats_reset AS reset
+  FROM pgscale.replacement_stats r, pgscale.sweeper_stats s, (SELECT setting::bigint FROM pg_settings WHERE name = 'shared_buffers') b (n) \gx
 
 -- a reset
 CREATE TEMP TABLE before AS SELECT stats_reset FROM pgscale.sweeper_stats;
@@ -58,15 +58,11 @@ SELECT count(*) FROM pgscale.kept_relations;
 DROP TABLE prices;
 
 -- wrong input: the server's own errors, and nothing changed
-ALTER SYSTEM SET pgscale.sweeper_workers = 0;
-ALTER SYSTEM SET pgscale.sweeper_workers = 17;
 ALTER SYSTEM SET pgscale.sweeper_writers = 0;
 ALTER SYSTEM SET pgscale.sweeper_high_watermark = 0.3;
 \set VERBOSITY sqlstate
-ALTER SYSTEM SET pgscale.sweeper_workers = 'many';
 ALTER SYSTEM SET pgscale.sweeper_writers = 17;
 ALTER SYSTEM SET pgscale.sweeper_high_watermark = 'NaN';
-ALTER SYSTEM SET pgscale.sweeper_mode = 'x';
 ALTER SYSTEM SET pgscale.sweeper_policy = 'lru';
 SET pgscale.sweeper_policy = history;
 SET pgscale.sweeper = on;
@@ -78,16 +74,13 @@ SELECT count(*) FROM pg_file_settings WHERE name LIKE 'pgscale.%';
 -- right input, at the bounds
 ALTER SYSTEM SET pgscale.sweeper_writers = 16;
 ALTER SYSTEM SET pgscale.sweeper_high_watermark = 0.25;
-ALTER SYSTEM SET pgscale.sweeper_mode = 'WINDOW';
 ALTER SYSTEM SET pgscale.sweeper_policy = 'Adaptive';
 SELECT pg_reload_conf();
 -- a session takes a setting over between two commands; a new one has it
 \c -
-SELECT mode, state FROM pgscale.sweeper_stats;
 SELECT policy, choice FROM pgscale.replacement_stats;
 ALTER SYSTEM RESET pgscale.sweeper_writers;
 ALTER SYSTEM RESET pgscale.sweeper_high_watermark;
-ALTER SYSTEM RESET pgscale.sweeper_mode;
 ALTER SYSTEM RESET pgscale.sweeper_policy;
 SELECT pg_reload_conf();
 

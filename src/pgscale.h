@@ -99,12 +99,9 @@ typedef struct PgscaleLwlockWaits
  */
 typedef struct PgscaleWorker
 {
-	const char *name;			/* in pg_stat_activity, followed by a number
-								 * from 1 if there is a count */
-	int			(*count) (void);	/* how many there are, as of the server's
-									 * start; NULL: one */
+	const char *name;			/* in pg_stat_activity */
 	bool		(*wanted) (void);
-	void		(*main) (int number);	/* from 0 */
+	void		(*main) (void);
 } PgscaleWorker;
 
 /*

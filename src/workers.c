@@ -69,21 +69,14 @@ static BackgroundWorkerHandle **handles = NULL;
 
 PGDLLEXPORT void pgscale_workers_main(Datum arg);
 
-static int
-count_of(const PgscaleModule *module)
-{
-	if (!module->worker)
-		return 0;
-	return module->worker->count ? module->worker->count() : 1;
-}
-
+/* Each feature has one, whether or not it has a worker. */
 static int
 count_places(void)
 {
 	int			n = 0;
 
-	for (int i = 0; pgscale_modules[i]; i++)
-		n += count_of(pgscale_modules[i]);
+	while (pgscale_modules[n])
+		n++;
 	return n;
 }
 
@@ -96,9 +89,11 @@ workers_size(void)
 static void
 workers_init(void)
 {
-	memset(shared->places, 0, count_places() * sizeof(WorkerPlace));
+	const int	places = count_places();
+
+	memset(shared->places, 0, places * sizeof(WorkerPlace));
 	pg_atomic_init_u32(&shared->changed, 0);
-	for (int i = 0; i < count_places(); i++)
+	for (int i = 0; i < places; i++)
 		pg_atomic_init_u32(&shared->places[i].pid, 0);
 }
 
@@ -135,17 +130,12 @@ is_there(int place)
 }
 
 static void
-start_worker(const PgscaleWorker *worker, int number, int place)
+start_worker(int place)
 {
+	const char *name = pgscale_modules[place]->worker->name;
 	WorkerPlace *p = &shared->places[place];
-	char		name[BGW_MAXLEN];
-	bool		started;
+	const bool	started = pgscale_worker_launch(name, "pgscale_workers_main", place, false, &handles[place]);
 
-	if (worker->count)
-		snprintf(name, sizeof(name), "%s %d", worker->name, number + 1);
-	else
-		strlcpy(name, worker->name, sizeof(name));
-	started = pgscale_worker_launch(name, "pgscale_workers_main", place, false, &handles[place]);
 	if (!started && !p->no_slot)
 		ereport(LOG,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
@@ -158,11 +148,10 @@ void
 pgscale_workers_start(bool changed)
 {
 	const int64 now = pgscale_timer_clock();
-	int			place = 0;
 
 	if (!handles)
 	{
-		handles = MemoryContextAllocZero(TopMemoryContext, Max(count_places(), 1) * sizeof(*handles));
+		handles = MemoryContextAllocZero(TopMemoryContext, count_places() * sizeof(*handles));
 		before_shmem_exit(workers_detach, (Datum) 0);
 		shared->latch = MyLatch;
 	}
@@ -172,26 +161,21 @@ pgscale_workers_start(bool changed)
 		return;
 	shared->looked_ns = now;
 
-	for (int i = 0; pgscale_modules[i]; i++)
+	for (int place = 0; pgscale_modules[place]; place++)
 	{
-		const PgscaleModule *module = pgscale_modules[i];
-		const int	count = count_of(module);
-		const bool	wanted = count > 0 && module->worker->wanted();
+		const PgscaleWorker *worker = pgscale_modules[place]->worker;
+		WorkerPlace *p = &shared->places[place];
+		const bool	wanted = worker && worker->wanted();
 
-		for (int number = 0; number < count; number++, place++)
+		if (!wanted || pg_atomic_read_u32(&p->pid) != 0)
 		{
-			WorkerPlace *p = &shared->places[place];
-
-			if (!wanted || pg_atomic_read_u32(&p->pid) != 0)
-			{
-				p->missing_ns = 0;
-				p->no_slot = false;
-			}
-			else if (p->missing_ns == 0)
-				p->missing_ns = now;
-			if (wanted && !is_there(place))
-				start_worker(module->worker, number, place);
+			p->missing_ns = 0;
+			p->no_slot = false;
 		}
+		else if (p->missing_ns == 0)
+			p->missing_ns = now;
+		if (wanted && !is_there(place))
+			start_worker(place);
 	}
 }
 
@@ -209,40 +193,27 @@ void
 pgscale_workers_main(Datum arg)
 {
 	const int	place = DatumGetInt32(arg);
-	int			number = place;
 	uint32		none = 0;
-	int			i = 0;
 
 	if (!pg_atomic_compare_exchange_u32(&shared->places[place].pid, &none, MyProcPid))
 		proc_exit(0);
 	before_shmem_exit(worker_leaves, arg);
-	for (; number >= count_of(pgscale_modules[i]); i++)
-		number -= count_of(pgscale_modules[i]);
-	pgscale_modules[i]->worker->main(number);
+	pgscale_modules[place]->worker->main();
 }
 
 PgscaleWorkerStart
 pgscale_workers_start_of(const PgscaleModule *module)
 {
 	const int64 now = pgscale_timer_clock();
-	bool		late = false;
-	bool		failed = false;
-	int			place = 0;
+	const WorkerPlace *p = shared->places;
 
 	for (int i = 0; pgscale_modules[i] != module; i++)
-		place += count_of(pgscale_modules[i]);
-	for (int number = 0; number < count_of(module); number++)
-	{
-		const WorkerPlace *p = &shared->places[place + number];
-
-		if (p->no_slot)
-			return PGSCALE_WORKER_NO_SLOT;
-		failed |= p->failed;
-		late |= p->missing_ns != 0 && now - p->missing_ns >= STARTING_NS;
-	}
+		p++;
+	if (p->no_slot)
+		return PGSCALE_WORKER_NO_SLOT;
 	if (!shared->latch || now - shared->looked_ns >= STARTING_NS)
 		return PGSCALE_WORKER_UNASKED;
-	if (late)
+	if (p->missing_ns != 0 && now - p->missing_ns >= STARTING_NS)
 		return PGSCALE_WORKER_FAILING;
-	return failed ? PGSCALE_WORKER_ENDED : PGSCALE_WORKER_STARTING;
+	return p->failed ? PGSCALE_WORKER_ENDED : PGSCALE_WORKER_STARTING;
 }

@@ -249,7 +249,7 @@ END $$
 EOQ
 $looker->start('CALL come_and_go()');
 # Those of dropped relations are taken first from a freelist, and else when the hand comes by.
-my $most = has_freelist() ? 0.9 : 0.6;
+my $most = server_major() < 19 ? 0.9 : 0.6;
 my %wrong = (
     'all buffers, whatever happens' => "SELECT sum(buffers) = $buffers FROM pgscale.buffer_usage()",
     'no more of relations than there are, and most of them' =>

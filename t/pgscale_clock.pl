@@ -49,7 +49,7 @@ for my $clock ($HOURS, -$HOURS)
 
 ### Health
 
-$db->set($_->[0] => $_->[1]) for [ 'pgscale.sweeper_mode', sweeper_mode() ], [ 'pgscale.sweeper', 'auto' ], [ 'pgscale.writeback', 'auto' ], [ fsync => 'on' ];
+$db->set($_->[0] => $_->[1]) for [ 'pgscale.sweeper', 'auto' ], [ 'pgscale.writeback', 'auto' ], [ fsync => 'on' ];
 $db->poll_ok(q{SELECT bool_and(enabled AND state NOT IN ('starting', 'broken')) FROM pgscale.health
     WHERE feature IN ('relocation', 'sampler', 'sweeper', 'writeback')}, 'all are well');
 my $unwell = q{SELECT coalesce(string_agg(feature || ': ' || reason, '; '), '') FROM pgscale.health WHERE state IN ('broken', 'starting')};
@@ -67,7 +67,7 @@ is((sort @complaints)[0], '', 'they are while the clock is set forth');
 # A feature that is not responding is broken, though it ticked last at a time that is still to come.
 my $broken = q{SELECT string_agg(feature || (reason ~ 'is not responding$'), ' ' ORDER BY feature) FROM pgscale.health
     WHERE feature IN ('sampler', 'sweeper', 'writeback') AND state = 'broken'};
-my @stopped = split /\n/, $db->sql(q{SELECT pid FROM pg_stat_activity WHERE backend_type IN ('pgscale sampler', 'pgscale sweeper 1', 'pgscale writeback')});
+my @stopped = split /\n/, $db->sql(q{SELECT pid FROM pg_stat_activity WHERE backend_type IN ('pgscale sampler', 'pgscale sweeper', 'pgscale writeback')});
 kill 'STOP', @stopped;
 set_clock(-$HOURS);
 $db->poll_ok($broken, 'the clock set back: what is stopped is broken', 'samplertrue sweepertrue writebacktrue');

@@ -68,8 +68,7 @@ SKIP:
 
 # A cancel does nothing to what is no user's statement.
 my $workers = q{SELECT string_agg(format('%s %s', pid, backend_type), ', ' ORDER BY pid) FROM pg_stat_activity
-    WHERE backend_type IN ('pgscale sampler', 'pgscale sweeper 1', 'pgscale writeback')};
-$db->set('pgscale.sweeper_mode', sweeper_mode());
+    WHERE backend_type IN ('pgscale sampler', 'pgscale sweeper', 'pgscale writeback')};
 $db->set("pgscale.$_", 'on') for 'sweeper', 'writeback';
 until_ok(sub { $db->sql($workers) =~ /.*,.*,/ }, 'workers');
 my $before = $db->sql($workers);
@@ -85,9 +84,9 @@ $db->poll_ok(q{SELECT string_agg(format('%s: %s, %s', pid, c.backend_type, a.bac
     FROM pgscale.wait_current c JOIN pg_stat_activity a USING (pid) WHERE c.backend_type IS DISTINCT FROM a.backend_type},
     'wait_current calls all processes as pg_stat_activity does', '');
 $db->poll_ok(q{SELECT string_agg(DISTINCT backend_type, ', ' ORDER BY backend_type) FROM pgscale_internal.wait_profile()
-    WHERE backend_type IN ('pgscale writeback', 'pgscale sweeper 1', 'logical replication launcher') AND idle
+    WHERE backend_type IN ('pgscale writeback', 'pgscale sweeper', 'logical replication launcher') AND idle
       AND event_type IN ('Extension', 'Activity')},
-    'so does the profile, which knows when they idle', 'logical replication launcher, pgscale sweeper 1, pgscale writeback');
+    'so does the profile, which knows when they idle', 'logical replication launcher, pgscale sweeper, pgscale writeback');
 # By the client's address alone: what differs in its application is one row.
 $db->sql("SET application_name = '$_'; SELECT pg_sleep(0.05)") for 'one', 'two';
 is($db->sql(q{SELECT count(*) - count(DISTINCT (backend_type, datid, userid, queryid, event_type, event)), count(application_name)

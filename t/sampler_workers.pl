@@ -7,7 +7,7 @@ use PgscaleTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = pgscale_node('main', conf => "allow_in_place_tablespaces = on\npgscale.sweeper_mode = ${\ sweeper_mode()}");
+my $node = pgscale_node('main', conf => "allow_in_place_tablespaces = on");
 my $db = session($node);
 
 # pgscale's background workers, without those that are there for a moment
@@ -38,7 +38,7 @@ is($db->sql($rule), q{silent|pgscale's workers have their slots, but other backg
 $db->sql('RESET max_parallel_workers_per_gather');
 
 # On and off by a reload, alone and together
-my %features = ('sweeper 1' => [ 'pgscale.sweeper', 'auto' ], writeback => [ 'pgscale.writeback', 'auto' ],
+my %features = (sweeper => [ 'pgscale.sweeper', 'auto' ], writeback => [ 'pgscale.writeback', 'auto' ],
     archive => [ 'pgscale.archive_database', 'postgres' ]);
 for my $worker (sort keys %features)
 {

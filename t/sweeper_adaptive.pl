@@ -10,7 +10,6 @@ use Time::HiRes ();
 my $node = pgscale_node('main', conf => <<"EOC");
 shared_buffers = 8MB
 max_worker_processes = 32
-pgscale.sweeper_mode = ${\ sweeper_mode()}
 checkpoint_timeout = 1h
 pgscale.sweeper = auto
 EOC

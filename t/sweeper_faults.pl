@@ -27,16 +27,14 @@ my $db = session($node);
 $db->churn_table(40000);
 my @churning = churn($node, 4);
 $db->sweeps_on('the sweeper works') or BAIL_OUT('it does not work');
-my @sweeper = $db->sweeper_pids('1');
+my @sweeper = $db->sweeper_pids('pgscale sweeper');
 
-for my $fault ([ 'a full disk', $ENOSPC, sweeper_mode() ], [ 'EIO', $EIO, 'window' ])
+for my $fault ([ 'a full disk', $ENOSPC ], [ 'EIO', $EIO ])
 {
-    my ($name, $error, $mode) = @$fault;
+    my ($name, $error) = @$fault;
     my $log = -s $node->logfile;
 
-    $db->set('pgscale.sweeper_mode', $mode);
-    $db->poll_ok('SELECT mode FROM pgscale.sweeper_stats', "mode $mode", $mode);
-    $db->sweeps_on('it works in it');
+    $db->sweeps_on('it works');
     my ($errors, $since) = split /\|/, $db->sql('SELECT errors, clock_timestamp() FROM pgscale.sweeper_stats');
     order(pid => $WRITERS, kinds => $WRITE, error => $error, always => 1, word => '/base/');
     $db->poll_ok("SELECT errors >= $errors + 5 FROM pgscale.sweeper_stats", "$name: its errors are counted");
@@ -59,7 +57,7 @@ for my $fault ([ 'a full disk', $ENOSPC, sweeper_mode() ], [ 'EIO', $EIO, 'windo
     });
     is($logged, $counted, "$name: each is in the log");
     $db->sweeps_on("$name is over: the sweeper goes on");
-    is(join(' ', $db->sweeper_pids('1')), "@sweeper", 'in the same process');
+    is(join(' ', $db->sweeper_pids('pgscale sweeper')), "@sweeper", 'in the same process');
     unlike(slurp_file($node->logfile, $log), qr/PANIC|FATAL|exited with|terminated by/, "$name: no process has ended");
 }
 $db->churn_end(@churning);
@@ -86,8 +84,8 @@ $db->churn_right('the data is right');
 # No dynamic shared memory for it, as in a container with a small /dev/shm
 $log = -s $node->logfile;
 order(pid => $SWEEPER, kinds => $CREATE, error => $ENOSPC, always => 1, word => 'pg_dynshmem/');
-$db->sql(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'pgscale sweeper 1'});
-$db->poll_ok(q{SELECT state, reason ~ '^the server could not give sweeper 1 its \d+ MB of dynamic shared memory$', action LIKE '%/dev/shm%'
+$db->sql(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'pgscale sweeper'});
+$db->poll_ok(q{SELECT state, reason ~ '^the server could not give it its \d+ MB of dynamic shared memory$', action LIKE '%/dev/shm%'
     FROM pgscale.health WHERE feature = 'sweeper'}, 'without memory it is broken, and says why', 'broken|t|t');
 is($db->sql('SELECT state, reason FROM pgscale.sweeper_stats'), 'off|the server could not give it its dynamic shared memory',
     'it is not at work, although it was when it ended');
@@ -96,7 +94,7 @@ my $lines = () = slurp_file($node->logfile, $log) =~ /ERROR:  could not open sha
 is($lines, 1, 'the log has the reason, once a minute');
 order();
 $db->set('pgscale.sweeper', 'off');
-$db->poll_ok(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pgscale sweeper 1'}, 'off, it ends at once', 0);
+$db->poll_ok(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pgscale sweeper'}, 'off, it ends at once', 0);
 $db->set('pgscale.sweeper', 'on');
 @churning = churn($node, 4);
 $db->sweeps_on('with memory it works');

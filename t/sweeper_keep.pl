@@ -15,7 +15,6 @@ max_prepared_transactions = 2
 synchronous_commit = off
 enable_seqscan = off
 enable_bitmapscan = off
-pgscale.sweeper_workers = 1
 pgscale.sweeper_writers = 1
 pgscale.sweeper_high_watermark = 0.2
 EOC
@@ -49,20 +48,18 @@ sub follows
 
 sub in_buffers { my $relation = shift; return $db->sql("SELECT count(*) FROM pg_buffercache WHERE relfilenode = pg_relation_filenode('$relation')"); }
 
-# All pages of a relation are read once, and then those of a table of four times the buffers, until each sweeper has passed and
-# replaced all of its buffers three times. How many of its pages are there then? Before that, drains takes what is ready: the last
-# pages on a freelist may be there for long.
+# All pages of a relation are read once, and then those of a table of four times the buffers, until the sweeper has passed and
+# replaced as many buffers as there are three times. How many of its pages are there then?
 sub stays
 {
-    my ($relation, $drains) = @_;
+    my $relation = shift;
 
     $db->sql("SELECT count(filler) FROM $relation WHERE i > 0");
     $db->sql('CALL go_round(3)');
-    $db->sql('SELECT count(filler) FROM large WHERE i > 0') if $drains;
     return in_buffers($relation);
 }
 
-# Does it come to that? On a busy machine the sweepers fall behind for a moment, and then the server's own hand takes pages.
+# Does it come to that? On a busy machine the sweeper falls behind for a moment, and then the server's own hand takes pages.
 sub comes_to
 {
     my ($asks, $name) = @_;
@@ -78,7 +75,7 @@ sub comes_to
 }
 
 sub most_stay { return comes_to(sub { my $n = stays('hot'); ($n, $n >= $pages * 0.8) }, shift); }
-sub most_leave { return comes_to(sub { my $n = stays('hot', 1); ($n, $n <= $pages / 2) }, shift); }
+sub most_leave { return comes_to(sub { my $n = stays('hot'); ($n, $n <= $pages / 2) }, shift); }
 
 sub begin
 {
@@ -98,11 +95,12 @@ INSERT INTO warm SELECT i, '' FROM generate_series(1, 2100) i;
 VACUUM large, hot, warm;
 CREATE PROCEDURE go_round(laps int) LANGUAGE plpgsql AS $$
 DECLARE
-    passed bigint[] := (SELECT array_agg(scanned + laps * buffers ORDER BY worker) FROM pgscale.sweeper_stats);
-    replaced bigint[] := (SELECT array_agg(consumed + laps * buffers ORDER BY worker) FROM pgscale.sweeper_stats);
+    more int := laps * (SELECT setting::int FROM pg_settings WHERE name = 'shared_buffers');
+    passed bigint := (SELECT scanned + more FROM pgscale.sweeper_stats);
+    replaced bigint := (SELECT consumed + more FROM pgscale.sweeper_stats);
     at int := 0;
 BEGIN
-    WHILE EXISTS (SELECT FROM pgscale.sweeper_stats WHERE scanned < passed[worker] OR consumed < replaced[worker]) LOOP
+    WHILE EXISTS (SELECT FROM pgscale.sweeper_stats WHERE scanned < passed OR consumed < replaced) LOOP
         PERFORM count(filler) FROM large WHERE i BETWEEN at AND at + 60;
         at := (at + 61) % 30000;
         PERFORM pg_sleep(0.004);

@@ -24,26 +24,26 @@ $db->sweeps_on('the sweeper works') or BAIL_OUT('it does not work');
 $db->poll_ok('SELECT writers FROM pgscale.sweeper_stats', 'with its writers', 3);
 
 # Ended
-my ($sweeper) = pids('pgscale sweeper 1');
+my ($sweeper) = pids('pgscale sweeper');
 my $written = $db->sql('SELECT written FROM pgscale.sweeper_stats');
 is($db->sql("SELECT pg_terminate_backend($sweeper)"), 't', 'pg_terminate_backend of the sweeper');
-$db->poll_ok("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pgscale sweeper 1' AND pid <> $sweeper",
+$db->poll_ok("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pgscale sweeper' AND pid <> $sweeper",
     'it is started again', 1);
 $db->sweeps_on('and works');
 is($db->sql("SELECT written > $written FROM pgscale.sweeper_stats"), 't', 'with the counts that it had');
-my ($writer) = pids('pgscale sweeper writer 1');
+my ($writer) = pids('pgscale sweeper writer');
 is($db->sql("SELECT pg_terminate_backend($writer)"), 't', 'pg_terminate_backend of a writer');
-$db->poll_ok("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pgscale sweeper writer 1' AND pid <> $writer",
+$db->poll_ok("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pgscale sweeper writer' AND pid <> $writer",
     'another one takes its place', 3);
 
 # all writers, again and again, also those that have just begun; then all processes
-for my $like ('pgscale sweeper writer 1', 'pgscale sweeper %')
+for my $like ('pgscale sweeper writer', 'pgscale sweeper%')
 {
     my $before = $db->sql('SELECT written FROM pgscale.sweeper_stats');
     for (1 .. 3)
     {
         my @ended;
-        until_true(sub { pids('pgscale sweeper writer 1') > 0 && (@ended = pids($like)) > 0 }) or BAIL_OUT("there is no '$like'");
+        until_true(sub { pids('pgscale sweeper writer') > 0 && (@ended = pids($like)) > 0 }) or BAIL_OUT("there is no '$like'");
         $db->sql("SELECT pg_terminate_backend($_)") for @ended;
     }
     $db->sweeps_on("'$like' ended three times: it goes on") or BAIL_OUT('it does not go on');
@@ -53,12 +53,9 @@ $db->poll_ok('SELECT writers FROM pgscale.sweeper_stats', 'and all writers are t
 $db->churn_end(@churning);
 $db->churn_right('the data is right');
 
-# Killed: the server restarts all of its processes, as it always does; in mode window while the sweeper keeps the usage counts
-for my $killed ([ 'pgscale sweeper writer 1', sweeper_mode() ], [ 'pgscale sweeper 1', 'window' ])
+# Killed: the server restarts all of its processes, as it always does; the second time while the sweeper keeps the usage counts
+for my $like ('pgscale sweeper writer', 'pgscale sweeper')
 {
-    my ($like, $mode) = @$killed;
-    $db->set('pgscale.sweeper_mode', $mode);
-    $db->poll_ok('SELECT mode FROM pgscale.sweeper_stats', "mode $mode", $mode);
     @churning = churn($node, 4);
     $db->sweeps_on('a load again');
     my $pid;
@@ -85,15 +82,15 @@ $db->poll_ok('SELECT writers FROM pgscale.sweeper_stats', 'three writers', 3);
 my ($postmaster) = split /\n/, slurp_file($node->data_dir . '/postmaster.pid');
 my $log = -s $node->logfile;
 kill 'STOP', $postmaster;
-$db->sql("SELECT pg_terminate_backend($_)") for $db->sweeper_pids('writer');
+$db->sql("SELECT pg_terminate_backend($_)") for $db->sweeper_pids('pgscale sweeper writer');
 $db->poll_ok('SELECT writers FROM pgscale.sweeper_stats', 'they end while the postmaster is stopped', 0);
 my $ticks = $db->sql('SELECT ticks FROM pgscale.sweeper_stats');
 $db->poll_ok("SELECT ticks >= $ticks + 600 FROM pgscale.sweeper_stats", 'and are wanted for seconds');
 kill 'CONT', $postmaster;
 my $most = 0;
-until_ok(sub { my $n = $db->sweeper_pids('writer'); $most = $n if $n > $most; $n >= 3 }, 'writers again');
+until_ok(sub { my $n = $db->sweeper_pids('pgscale sweeper writer'); $most = $n if $n > $most; $n >= 3 }, 'writers again');
 $db->sweeps_on('and they write');
-is(max($most, scalar $db->sweeper_pids('writer')), 3, 'one for each place');
+is(max($most, scalar $db->sweeper_pids('pgscale sweeper writer')), 3, 'one for each place');
 my $asked = () = slurp_file($node->logfile, $log) =~ /\bregistering background worker "pgscale sweeper writer/g;
 is($asked, 3, 'because it was asked for one for each');
 is($db->sql('SELECT errors FROM pgscale.sweeper_stats'), 0, 'without an error');
@@ -145,26 +142,10 @@ $db->sweeps_on('when there is room, it works');
 $db->poll_ok($health, 'and health says so', 't|working|pgscale.sweeper is on, not auto|');
 $db->churn_end(@churning);
 
-# Sweepers take no more than a third of all slots
-$node->append_conf('postgresql.conf', "max_worker_processes = 8\npgscale.sweeper_workers = 4");
-$_->quit for $db, $other;
-$node->restart;
-$db = session($node);
-$db->set('pgscale.sweeper_writers');
-@churning = churn($node, 4);
-$db->sweeps_on('two of four sweepers work');
-$db->poll_ok($health, 'health says so', 't|working|the server has no slot for all its writers; max_worker_processes is 8; '
-      . '2 of the 4 sweepers of pgscale.sweeper_workers run, because they take no more than a third of max_worker_processes, which is 8'
-      . '|raise max_worker_processes and restart');
-is($db->sql('SELECT count(*), sum(buffers) = (SELECT setting::int FROM pg_settings WHERE name = $$shared_buffers$$) FROM pgscale.sweeper_stats'),
-    '2|t', 'they have all buffers');
-$db->poll_ok(q{SELECT count(*) BETWEEN 6 AND 7 FROM pg_stat_activity WHERE backend_type ~ '^(pgscale|logical replication launcher)'},
-    'with a writer each, and leave the last slot');
-$db->churn_end(@churning);
-
 # No room for the sweeper
+$db->set('pgscale.sweeper_writers');
 $node->append_conf('postgresql.conf', "max_worker_processes = 2");
-$db->quit;
+$_->quit for $db, $other;
 $node->restart;
 $db = session($node);
 $db->poll_ok(q{SELECT enabled AND state = 'broken' AND reason ~ 'no slot for its background worker; max_worker_processes is 2'
@@ -178,7 +159,7 @@ $db->churn_end(@churning);
 $db->churn_right('the data is right');
 
 # None of its processes outlives the postmaster.
-$node->append_conf('postgresql.conf', "max_worker_processes = 20\npgscale.sweeper_workers = 1");
+$node->append_conf('postgresql.conf', "max_worker_processes = 20");
 $db->quit;
 $node->restart;
 $db = session($node);

@@ -9,11 +9,9 @@ use Test::More;
 my $node = pgscale_node('main', conf => <<"EOC");
 shared_buffers = 8MB
 max_worker_processes = 32
-pgscale.sweeper_mode = ${\ sweeper_mode()}
 checkpoint_timeout = 1h
 fsync = on
 synchronous_commit = off
-bgwriter_lru_maxpages = 0
 EOC
 my $db = session($node);
 my $rows = 40000;
@@ -33,7 +31,7 @@ sub load_goes_on
 # Pages that backends wrote, by the server's own counts. On 15 those of background workers are among them.
 my $by_backends = $db->sql('SHOW server_version_num') >= 160000
   ? q{SELECT sum(writes) FROM pg_stat_io WHERE object = 'relation' AND backend_type IN ('client backend', 'startup')}
-  : 'SELECT buffers_backend - (SELECT sum(written) FROM pgscale.sweeper_stats) FROM pg_stat_bgwriter';
+  : 'SELECT buffers_backend - (SELECT written FROM pgscale.sweeper_stats) FROM pg_stat_bgwriter';
 
 # Until a session has written so much that the condition holds. From 16 on, sessions report what they wrote when they are idle,
 # which those of the load never are. So this one reads a table that is larger than the buffers, for which it must write, too.
@@ -49,8 +47,8 @@ $db->churn_table($rows);
 my (undef, $written_before) = split /\|/, $db->sql("SELECT pgscale.reset('sweeper'), ($by_backends)");
 my @churning = churn($node, 4);
 load_goes_on('a load, and no sweeper');
-is(stats(q{worker, writers, mode, state, reason, scanned, supplied_clean, supplied_written, written, starved}),
-    join('|', 1, 0, sweeper_mode(), 'off|it is switched off|0|0|0|0|0'), 'it is off by default, and does nothing');
+is(stats(q{writers, state, reason, scanned, supplied_clean, supplied_written, written, starved}),
+    '0|off|it is switched off|0|0|0|0|0', 'it is off by default, and does nothing');
 written_until('backend_writes > 500 FROM pgscale.sweeper_stats');
 $db->poll_ok("SELECT backend_writes > 500, backend_writes - (($by_backends) - $written_before) FROM pgscale.sweeper_stats",
     'backends write for themselves, as many pages as the server says', 't|0');
@@ -76,11 +74,7 @@ $db->poll_ok('SELECT consumed > 1000 AND reused > 0 FROM pgscale.sweeper_stats',
   or diag stats('*');
 is($db->sql(q{SELECT enabled, state, reason, action FROM pgscale.health WHERE feature = 'sweeper'}),
     't|working|pgscale.sweeper is on, not auto|', 'health says that it works');
-$db->set('bgwriter_lru_maxpages', 100);
-$db->poll_ok(q{SELECT state, coalesce(action, '') ~ '^set bgwriter_lru_maxpages to 0' FROM pgscale.health WHERE feature = 'sweeper'},
-    'and if bgwriter is in its way', 'working|' . (has_freelist() ? 't' : 'f'));
-$db->set('bgwriter_lru_maxpages', 0);
-my $writers = q{SELECT writers, (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pgscale sweeper writer 1')
+my $writers = q{SELECT writers, (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pgscale sweeper writer')
     FROM pgscale.sweeper_stats};
 for my $wanted (1, 3)
 {
@@ -88,7 +82,7 @@ for my $wanted (1, 3)
     $db->poll_ok($writers, "$wanted writers", "$wanted|$wanted");
 }
 $db->set('pgscale.sweeper_writers');
-is(stats('low_watermark, high_watermark, buffers'), '20|51|1024', 'watermarks are fractions of the buffers');
+is(stats('low_watermark, high_watermark'), '20|51', 'watermarks are fractions of the 1024 buffers');
 $db->set('pgscale.sweeper_high_watermark', '0.2');
 $db->poll_ok('SELECT low_watermark, high_watermark FROM pgscale.sweeper_stats', 'watermarks follow the setting', '81|204');
 $db->poll_ok('SELECT ready BETWEEN 60 AND 260 FROM pgscale.sweeper_stats', 'and the stock does');
@@ -133,7 +127,7 @@ isnt(stats($zeros), '0', 'there are counts');
 my $now = $db->sql('SELECT clock_timestamp()');
 $db->sql('SELECT pgscale.reset($$sweeper$$)');
 is(stats($zeros), '0', 'reset: there are none');
-is(stats("stats_reset >= '$now', cpu_ms >= 0, buffers, state"), 't|t|1024|off', 'and the rest stays');
+is(stats("stats_reset >= '$now', cpu_ms >= 0, state"), 't|t|off', 'and the rest stays');
 
 # How long runs get: pages that were filled one after the other are dirty side by side
 $db->set('pgscale.sweeper', 'on');
@@ -154,8 +148,7 @@ $db->sql('DROP TABLE bulk');
 $db->quit;
 my $log = -s $node->logfile;
 my %wrong = (
-    'pgscale.sweeper_mode' => "'x'", 'pgscale.sweeper_policy' => 'lru', 'pgscale.sweeper_writers' => 17,
-        'pgscale.sweeper_workers' => 17,
+    'pgscale.sweeper_policy' => 'lru', 'pgscale.sweeper_writers' => 17,
     'pgscale.sweeper_high_watermark' => "'NaN'", 'pgscale.sweeper_low_watermark' => '0.02');
 $node->append_conf('postgresql.conf', join "\n", map { "$_ = $wrong{$_}" } sort keys %wrong);
 $now = $node->safe_psql('postgres', 'SELECT clock_timestamp()');
@@ -164,12 +157,11 @@ ok($node->start(fail_ok => 1), 'the server starts with values that cannot be');
 $db = session($node);
 like(slurp_file($node->logfile, $log), qr/^(?=.*WARNING)(?=.*$_)/m, "start: $_ = $wrong{$_} is refused") for sort keys %wrong;
 is($db->sql(q{SELECT string_agg(setting, ' ' ORDER BY name COLLATE "C") FROM pg_settings
-    WHERE name IN ('pgscale.sweeper_mode', 'pgscale.sweeper_policy', 'pgscale.sweeper_high_watermark', 'pgscale.sweeper_workers')}),
+    WHERE name IN ('pgscale.sweeper_policy', 'pgscale.sweeper_high_watermark', 'pgscale.sweeper_writers')}),
     $db->sql(q{SELECT string_agg(boot_val, ' ' ORDER BY name COLLATE "C") FROM pg_settings
-    WHERE name IN ('pgscale.sweeper_mode', 'pgscale.sweeper_policy', 'pgscale.sweeper_high_watermark', 'pgscale.sweeper_workers')}),
+    WHERE name IN ('pgscale.sweeper_policy', 'pgscale.sweeper_high_watermark', 'pgscale.sweeper_writers')}),
     'and has the defaults instead');
 is(stats("stats_reset > '$now', count(*) OVER ()"), 't|1', 'the counts begin anew');
-$db->set('pgscale.sweeper_mode', sweeper_mode());
 $db->set('pgscale.sweeper_high_watermark', '0.1');
 $db->poll_ok('SHOW pgscale.sweeper_high_watermark', 'a reload takes others over', '0.1');
 @churning = churn($node, 4);

@@ -1,18 +1,15 @@
-# Each policy and each mode on a server under load, switched to and fro, with one sweeper and with several; what
-# replacement_stats shows; and how often the sweeper ticks.
+# Each policy on a server under load, switched to and fro; what replacement_stats shows; and how often the sweeper ticks.
 # Runs on 18, too.
 use strict;
 use warnings;
 use PgscaleTest;
 use Test::More;
 
-my @modes = (has_freelist() ? 'freelist' : (), 'window');
 my $node = pgscale_node('main', conf => <<'EOC');
 shared_buffers = 8MB
 max_worker_processes = 32
 checkpoint_timeout = 1h
 synchronous_commit = off
-bgwriter_lru_maxpages = 0
 pgscale.sweeper_writers = 2
 pgscale.sweeper_policy = history
 EOC
@@ -24,36 +21,31 @@ sub replacement { my $columns = shift; return $db->sql("SELECT $columns FROM pgs
 my $figures = 'choice, evictions, reads_saved, switches, shadow_references, shadow_misses, chosen_misses, half_lives, shadow_sample';
 is(replacement("policy, num_nonnulls($figures), memory_bytes > 0"), 'history|0|t', 'before it was ever on, it has nothing to show');
 
-# Under a load, each works in each mode.
+# Under a load, each works.
 $db->churn_table(40000);
 $db->set('pgscale.sweeper', 'on');
 my @churning = churn($node, 4);
 
 sub works_ok
 {
-    my ($mode, $policy) = @_;
+    my $policy = shift;
     local $Test::Builder::Level = $Test::Builder::Level + 1;
 
-    $db->set('pgscale.sweeper_mode', $mode);
     $db->set('pgscale.sweeper_policy', $policy);
-    $db->poll_ok('SELECT mode, policy FROM pgscale.sweeper_stats JOIN pgscale.replacement_stats USING (worker)', "$mode, $policy",
-        "$mode|$policy");
+    $db->poll_ok('SELECT policy FROM pgscale.replacement_stats', "policy $policy", $policy);
     $db->sweeps_on('it supplies and writes');
     my $consumed = $db->sql('SELECT consumed FROM pgscale.sweeper_stats');
     return $db->poll_ok("SELECT consumed > $consumed + 100 FROM pgscale.sweeper_stats", 'and backends take what it supplies')
       || !diag $db->sql('SELECT row_to_json(s) FROM pgscale.sweeper_stats s');
 }
 
-for my $mode (@modes)
-{
-    works_ok($mode, $_) for qw(history adaptive clock);
-    $db->sql(q{SELECT pgscale.reset('sweeper')});
-    $db->poll_ok('SELECT choice, chosen_misses > 0 AND chosen_misses = shadow_misses[1], (SELECT min(m) FROM unnest(shadow_misses) m) > 0
-        FROM pgscale.replacement_stats', 'the clock shows what others would miss', 'clock|t|t') or diag replacement('row_to_json(replacement_stats)');
-}
+works_ok($_) for qw(history adaptive clock);
+$db->sql(q{SELECT pgscale.reset('sweeper')});
+$db->poll_ok('SELECT choice, chosen_misses > 0 AND chosen_misses = shadow_misses[1], (SELECT min(m) FROM unnest(shadow_misses) m) > 0
+    FROM pgscale.replacement_stats', 'the clock shows what others would miss', 'clock|t|t') or diag replacement('row_to_json(replacement_stats)');
 
 # What adaptive shows
-works_ok($modes[0], 'adaptive');
+works_ok('adaptive');
 $db->poll_ok('SELECT evictions > 1000, shadow_references > 1000, (SELECT min(m) FROM unnest(shadow_misses) m) > 0 FROM pgscale.replacement_stats',
     'adaptive: pages leave, and its shadow caches see pages and miss some',
         't|t|t') or diag replacement('row_to_json(replacement_stats)');
@@ -75,9 +67,9 @@ $db->poll_ok("SELECT evictions > $known + 1000 FROM pgscale.replacement_stats", 
 
 # Its process is ended: the next one goes on with what was known.
 ($evictions) = replacement('evictions');
-my ($sweeper) = $db->sql(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'pgscale sweeper 1'});
+my ($sweeper) = $db->sql(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'pgscale sweeper'});
 $db->sql("SELECT pg_terminate_backend($sweeper)");
-$db->poll_ok("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pgscale sweeper 1' AND pid <> $sweeper",
+$db->poll_ok("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pgscale sweeper' AND pid <> $sweeper",
     'it is ended, and started again', 1);
 is(replacement("policy, evictions >= $evictions"), 'adaptive|t', 'with the memory that it had');
 $db->sweeps_on('and works');
@@ -96,7 +88,6 @@ for my $round (1 .. ($ENV{PGSCALE_TEST_FULL} ? 30 : 3))
 {
     for my $policy (qw(adaptive clock history))
     {
-        $db->set('pgscale.sweeper_mode', $modes[ $round % @modes ]);
         $db->set('pgscale.sweeper_policy', $policy);
         until_true(sub { replacement('policy') eq $policy }) or die "the policy is not $policy";
     }
@@ -105,28 +96,6 @@ $db->sweeps_on('it works after all of that');
 $db->churn_end(@churning);
 is($db->sql('SELECT errors FROM pgscale.sweeper_stats'), 0, 'without an error');
 $db->churn_right('and the data is right');
-
-# What it has put on the freelist is the next one's, too: that one does not put as much on top of it.
-if (has_freelist())
-{
-    my $full = 'ready > high_watermark / 2';
-    my $supplied = 'supplied_clean + supplied_written';
-
-    $db->set('pgscale.sweeper_mode', 'freelist');
-    $db->poll_ok("SELECT mode, $full FROM pgscale.sweeper_stats", 'without a load its buffers are ready', 'freelist|t');
-    my ($before, $enough) = split /\|/, $db->sql("SELECT $supplied, high_watermark / 2 FROM pgscale.sweeper_stats");
-    for my $round (1 .. 3)
-    {
-        my ($pid) = $db->sweeper_pids('1');
-
-        $db->sql("SELECT pg_terminate_backend($pid)");
-        $db->poll_ok("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pgscale sweeper 1' AND pid <> $pid",
-            "ended $round times, it starts again", 1);
-        my $ticks = $db->sql('SELECT ticks FROM pgscale.sweeper_stats');
-        $db->poll_ok("SELECT ticks > $ticks + 30 AND $full FROM pgscale.sweeper_stats", 'and knows what is ready');
-    }
-    cmp_ok($db->sql("SELECT $supplied - $before FROM pgscale.sweeper_stats"), '<', $enough, 'and has not supplied them again');
-}
 
 # It ticks as often as there is demand, which is that the server's hand moves: then a tick is due each 4 ms, and else each 50 ms.
 # The clock for it is the sampler's, with one each 10 ms.
@@ -143,59 +112,34 @@ sub ticks_ok
         return $asks->(($by_then - $swept) / ($and - $sampled));
     }, $name);
 }
-$db->set('pgscale.sweeper_mode', 'window');
 ticks_ok(sub { $_[0] <= 0.4 }, 'without demand it ticks less often than the sampler');
 my $reader = session($node);
 $reader->start('DO $$ BEGIN WHILE EXISTS (SELECT FROM churn_on) LOOP PERFORM n FROM churn WHERE id = (40000 * random())::int; END LOOP; END $$');
 ticks_ok(sub { $_[0] >= 0.8 }, 'under a load that only reads it does so often');
 $db->churn_end($reader);
 
-# Several workers, and a server that starts with adaptive
-$node->append_conf('postgresql.conf', "pgscale.sweeper_workers = 3");
+# A server that starts with adaptive
 $db->set('pgscale.sweeper_policy', 'adaptive');
 $db->quit;
 $node->restart;
 $db = session($node);
 @churning = churn($node, 4);
-for my $mode (@modes)
-{
-    $db->set('pgscale.sweeper_mode', $mode);
-    $db->poll_ok('SELECT count(*) FROM pgscale.sweeper_stats WHERE mode = ' . "'$mode'", "three workers, $mode", 3);
-    $db->sql('SELECT pgscale.reset($$sweeper$$)');
-    $db->poll_ok(q{SELECT bool_and(state = 'working' AND supplied_clean + supplied_written > 0 AND written > 0 AND writers > 0) FROM pgscale.sweeper_stats},
-        'all of them work') or diag $db->sql('SELECT json_agg(s) FROM pgscale.sweeper_stats s');
-    $db->poll_ok('SELECT count(*), min(evictions) > 100, min(policy) FROM pgscale.replacement_stats', 'and see what leaves',
-        '3|t|adaptive')
-      or diag $db->sql('SELECT json_agg(r) FROM pgscale.replacement_stats r');
-}
-is($db->sql('SELECT string_agg(worker::text, $$ $$), sum(buffers), max(buffers) - min(buffers) <= 1 FROM pgscale.sweeper_stats'),
-    '1 2 3|1024|t', 'they share the buffers');
+$db->sweeps_on('it works');
+$db->poll_ok('SELECT evictions > 100, policy FROM pgscale.replacement_stats', 'and sees what leaves', 't|adaptive')
+  or diag replacement('row_to_json(replacement_stats)');
 $db->poll_ok(q{SELECT string_agg(backend_type || ': ' || n, ', ' ORDER BY backend_type COLLATE "C") FROM
     (SELECT backend_type, count(*) AS n FROM pg_stat_activity WHERE backend_type LIKE 'pgscale sweeper%' GROUP BY 1) a},
-    'each has its processes', join ', ', (map { "pgscale sweeper $_: 1" } 1 .. 3), map { "pgscale sweeper writer $_: 2" } 1 .. 3);
+    'it has its processes', 'pgscale sweeper: 1, pgscale sweeper writer: 2');
 my $segments = q{SELECT count(*) FROM pg_ls_dir('pg_dynshmem') f
     WHERE (pg_stat_file('pg_dynshmem/' || f, true)).size IN (SELECT memory_bytes FROM pgscale.replacement_stats)};
-is($db->sql($segments), 3, 'each has a dynamic segment');
+is($db->sql($segments), 1, 'and a dynamic segment');
 $db->churn_end(@churning);
 $db->set('pgscale.sweeper', 'off');
-$db->poll_ok(q{SELECT bool_and(state = 'off') FROM pgscale.sweeper_stats}, 'all are switched off');
-$db->poll_ok($segments, 'and give their memory back', 0);
-is($db->sql('SELECT bool_and(consumed + reused <= supplied_clean + supplied_written + buffers / 4 + 1), sum(errors)
-    FROM pgscale.sweeper_stats'), 't|0', 'no more is taken than was supplied');
+$db->poll_ok('SELECT state FROM pgscale.sweeper_stats', 'it is switched off', 'off');
+$db->poll_ok($segments, 'and gives its memory back', 0);
+is($db->sql('SELECT consumed + reused <= supplied_clean + supplied_written, errors FROM pgscale.sweeper_stats'), 't|0',
+    'no more is taken than was supplied');
 $db->churn_right('the data is right');
-
-# A server without a freelist refuses the mode of that name, and goes on in the other one if a file names it.
-if (!has_freelist())
-{
-    like(($db->try('ALTER SYSTEM SET pgscale.sweeper_mode = freelist'))[1], qr/invalid value.*HINT:  Available values: window\./s,
-        'no mode for this major');
-    $db->sql('ALTER SYSTEM RESET pgscale.sweeper_mode');
-    $node->append_conf('postgresql.conf', 'pgscale.sweeper_mode = freelist');
-    $db->quit;
-    $node->restart;
-    $db = session($node);
-    $db->poll_ok('SELECT count(*) FILTER (WHERE mode = $$window$$) FROM pgscale.sweeper_stats', 'it starts in the one there is', 3);
-}
 
 $db->quit;
 $node->stop;

@@ -1,4 +1,4 @@
-# What the sweeper's policy remembers, over a restart of the sweeper or the server: each sweeper keeps it when it ends; nothing
+# What the sweeper's policy remembers, over a restart of the sweeper or the server: it is kept when the sweeper ends; nothing
 # after a crash; and whatever a file says, the server starts, and the reason why it is ignored is in the log and in
 # replacement_stats. Which pages are kept, with which scores, and what files are ignored, is checked in t/lib/policy_steps.c.
 use strict;
@@ -19,16 +19,16 @@ EOC
 my $db = session($node);
 my $buffers = 1024;
 
-sub file_of { my $n = shift; return ($_[0] // $node)->data_dir . "/pg_stat/pgscale_sweeper_$n.stat"; }
-sub content { return slurp_file(file_of(shift), 0); }
-my $file = file_of(1);
+sub file_of { my $of = shift; return $of->data_dir . '/pg_stat/pgscale_sweeper.stat'; }
+my $file = file_of($node);
+sub content { return slurp_file($file, 0); }
 
 # a file's numbers
 sub header
 {
     my %header;
 
-    @header{qw(format catversion block_size hash buffers workers worker choice pages unused)} = unpack 'L7lLL', shift;
+    @header{qw(format catversion block_size hash buffers choice pages)} = unpack 'L5lL', shift;
     return \%header;
 }
 
@@ -42,13 +42,11 @@ sub begin
     return;
 }
 
-# Until the sweepers have begun, what they have taken from their files, and why not
+# Once the sweeper has begun, what it has taken from its file, and why not
 sub restored
 {
-    my $rows = shift // 1;
-
-    $db->poll_ok('SELECT count(*) FROM pgscale.sweeper_stats WHERE ticks > 0', "$rows at work", $rows);
-    return $db->sql('SELECT restored, restore_problem FROM pgscale.replacement_stats ORDER BY worker');
+    $db->poll_ok('SELECT ticks > 0 FROM pgscale.sweeper_stats', 'it is at work');
+    return $db->sql('SELECT restored, restore_problem FROM pgscale.replacement_stats');
 }
 
 sub end
@@ -64,15 +62,15 @@ sub sweeps
 {
     my $more = shift // 2000;
     my $session = shift // $db;
-    my $before = $session->sql('SELECT sum(consumed) FROM pgscale.sweeper_stats');
+    my $before = $session->sql('SELECT consumed FROM pgscale.sweeper_stats');
     local $Test::Builder::Level = $Test::Builder::Level + 1;
 
     return until_ok(
         sub {
             $session->sql('SELECT count(filler) FROM large WHERE i > 0');
-            return $session->sql("SELECT sum(consumed) >= $before + $more FROM pgscale.sweeper_stats") eq 't';
+            return $session->sql("SELECT consumed >= $before + $more FROM pgscale.sweeper_stats") eq 't';
         },
-        'pages come and go') || !diag $session->sql('SELECT json_agg(s) FROM pgscale.sweeper_stats s');
+        'pages come and go') || !diag $session->sql('SELECT row_to_json(s) FROM pgscale.sweeper_stats s');
 }
 
 ### A clean shutdown, and the next start
@@ -84,12 +82,12 @@ sweeps();
 ok(!-e $file, 'no file while the server runs');
 end();
 ok(-e $file, 'a file after a fast shutdown');
-my $good = content(1);
+my $good = content();
 my $header = header($good);
-is(join(' ', @$header{qw(block_size buffers workers worker)}), "8192 $buffers 1 0", 'of this server and this sweeper');
+is(join(' ', @$header{qw(block_size buffers)}), "8192 $buffers", 'of this server');
 like($header->{choice}, qr/^[0-4]$/, 'and what adaptive would choose');
 is($header->{pages}, $buffers, 'with as many pages as there are buffers');
-is(length $good, 40 + 8 * $header->{pages} + 4, 'of eight bytes each');
+is(length $good, 28 + 8 * $header->{pages} + 4, 'of eight bytes each');
 is(with_checksum(substr $good, 0, -4), $good, 'and a checksum');
 is(scalar grep({ m{sweeper[^/]*tmp$} } glob $node->data_dir . '/pg_stat/*'), 0, 'and no other file');
 my $log = -s $node->logfile;
@@ -100,7 +98,7 @@ unlike(substr(slurp_file($node->logfile), $log), qr/ignoring|pgscale_sweeper/, '
 
 # Before anything has come or gone, what was restored is kept, except where many pages share a place.
 end('smart');
-my $again = header(content(1))->{pages};
+my $again = header(content())->{pages};
 cmp_ok($again, '>', 0.9 * $buffers, 'a smart shutdown keeps it, too');
 begin();
 is(restored(), "$again|", 'and it is restored');
@@ -112,17 +110,17 @@ ok(!-e $file, 'an immediate shutdown leaves none');
 begin();
 is(restored(), '0|', 'and nothing is restored after it');
 sweeps();
-my ($pid) = $db->sweeper_pids('1');
+my ($pid) = $db->sweeper_pids('pgscale sweeper');
 kill 'KILL', $pid;
 $db->quit;
 until_ok(sub { (psql_once($node,
-    "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pgscale sweeper 1' AND pid <> $pid"))[1] eq '1' },
+    "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pgscale sweeper' AND pid <> $pid"))[1] eq '1' },
     'a sweeper is killed, and the server starts anew');
 $db = session($node);
 is(restored(), '0|', 'without a history');
 sweeps();
 end();
-is(header(content(1))->{pages}, $buffers, 'and keeps what it has learned since');
+is(header(content())->{pages}, $buffers, 'and keeps what it has learned since');
 
 # Off when it starts: the file is old when it is on again.
 begin('pgscale.sweeper = off');
@@ -161,7 +159,7 @@ begin();
 is(restored(), '0|its checksum is wrong', 'a flipped bit: nothing is restored, and replacement_stats says why');
 my @lines = grep { /pgscale_sweeper/ } split /\n/, slurp_file($node->logfile, $from);
 is(scalar @lines, 1, 'there is one line in the log');
-like($lines[0], qr/LOG:  ignoring file "pg_stat\/pgscale_sweeper_1.stat": its checksum is wrong$/, 'which says it, too');
+like($lines[0], qr/LOG:  ignoring file "pg_stat\/pgscale_sweeper.stat": its checksum is wrong$/, 'which says it, too');
 ok(!-e $file, 'and the file is gone');
 end('immediate');
 mkdir $file or die $!;
@@ -170,22 +168,15 @@ is(restored(), '0|it is not a regular file', 'a folder in its place: the server 
 end();
 rmdir $file or die "$file: $!";
 
-### Several sweepers, and the one that adapts
+### The one that adapts
 
-write_bytes($file, $good);
-begin("pgscale.sweeper_workers = 3\npgscale.sweeper_policy = adaptive");
-like(restored(3), qr/^0\|it is of another sweeper.*\n0\|\n0\|$/, 'three sweepers, of which one finds the file');
+begin('pgscale.sweeper_policy = adaptive');
 sweeps();
 end();
-is(join(' ', map { my $h = header(content($_)); "$h->{workers} $h->{worker} " . ($h->{choice} >= 0) } 1 .. 3), '3 0 1 3 1 1 3 2 1',
-    'each has a file, with the choice that was in force');
-my @pages = map { header(content($_))->{pages} } 1 .. 3;
+my $adaptive = header(content());
+cmp_ok($adaptive->{choice}, '>=', 0, 'the choice that was in force is kept');
 begin();
-is(restored(3), join("\n", map { "$_|" } @pages), 'and restores it');
-end();
-begin('pgscale.sweeper_workers = 1');
-ok(!-e file_of(2) && !-e file_of(3), 'the files of sweepers that there are no more are removed');
-is(restored(), '0|it is of another sweeper, or pgscale.sweeper_workers was another', 'and the first one is ignored');
+is(restored(), "$adaptive->{pages}|", 'and restored with the pages');
 sweeps();
 end();
 
@@ -193,14 +184,14 @@ end();
 
 begin();
 my $standby = pgscale_standby($node);
-ok(!-e file_of(1, $standby), 'a base backup has no such file');
+ok(!-e file_of($standby), 'a base backup has no such file');
 my $on_standby = session($standby);
-$on_standby->poll_ok('SELECT count(*) FROM pgscale.sweeper_stats WHERE ticks > 0', 'the sweeper of a standby', 1);
+$on_standby->poll_ok('SELECT ticks > 0 FROM pgscale.sweeper_stats', 'the sweeper of a standby');
 is($on_standby->sql('SELECT restored, restore_problem FROM pgscale.replacement_stats'), '0|', 'begins without a history');
 sweeps(2000, $on_standby);
 $on_standby->quit;
 $standby->stop;
-ok(-e file_of(1, $standby), 'it keeps its own');
+ok(-e file_of($standby), 'it keeps its own');
 $standby->start;
 $on_standby = session($standby);
 $on_standby->poll_ok('SELECT restored > 0 FROM pgscale.replacement_stats', 'and restores');
@@ -222,7 +213,7 @@ begin();
 sweeps();
 end();
 ok(!-e $file, 'a file that cannot be written is not there');
-like(substr(slurp_file($node->logfile), $from), qr/LOG:  could not write file "pg_stat\/pgscale_sweeper_1.stat"/,
+like(substr(slurp_file($node->logfile), $from), qr/LOG:  could not write file "pg_stat\/pgscale_sweeper.stat"/,
     'the log says so');
 unlike(slurp_file($node->logfile), qr/PANIC|TRAP/, 'and nothing has failed on the way');
 

@@ -8,7 +8,6 @@ use Test::More;
 my $primary = pgscale_node('primary', init => [ allows_streaming => 1 ], conf => <<"EOC");
 shared_buffers = 8MB
 max_worker_processes = 20
-pgscale.sweeper_mode = ${\ sweeper_mode()}
 checkpoint_timeout = 1h
 synchronous_commit = off
 full_page_writes = on
@@ -29,29 +28,20 @@ sub caught_up_ok
     return $db->poll_ok("SELECT pg_last_wal_replay_lsn() >= '$lsn'", $name);
 }
 
-$db->poll_ok(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pgscale sweeper 1'}, 'the sweeper is there', 1);
+$db->poll_ok(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pgscale sweeper'}, 'the sweeper is there', 1);
 
-for my $mode (has_freelist() ? 'freelist' : (), 'window')
-{
-    $standby->append_conf('postgresql.conf', "pgscale.sweeper_mode = $mode");
-    $standby->reload;
-    $db->poll_ok('SELECT mode FROM pgscale.sweeper_stats', "mode $mode", $mode);
-    my @churning = churn($primary, 4);
-    $db->poll_ok('SELECT state FROM pgscale.sweeper_stats', 'while WAL is replayed, it works', 'working');
-    $db->sweeps_on('and supplies and writes');
-    if ($mode eq 'freelist')
-    {
-        my $consumed = $db->sql('SELECT consumed FROM pgscale.sweeper_stats');
-        $db->poll_ok("SELECT consumed > $consumed + 100 FROM pgscale.sweeper_stats", 'replay takes what it supplies');
-    }
-    $on_primary->churn_end(@churning);
-    caught_up_ok('the standby has caught up');
-    $db->churn_right('the data is right');
-}
+my @churning = churn($primary, 4);
+$db->poll_ok('SELECT state FROM pgscale.sweeper_stats', 'while WAL is replayed, it works', 'working');
+$db->sweeps_on('and supplies and writes');
+my $consumed = $db->sql('SELECT consumed FROM pgscale.sweeper_stats');
+$db->poll_ok("SELECT consumed > $consumed + 100 FROM pgscale.sweeper_stats", 'replay takes what it supplies');
+$on_primary->churn_end(@churning);
+caught_up_ok('the standby has caught up');
+$db->churn_right('the data is right');
 $on_primary->churn_right('as on the primary');
 
 # A restartpoint, and a restart, from where pages were written ahead of it
-my @churning = churn($primary, 4);
+@churning = churn($primary, 4);
 $db->sweeps_on('under load');
 $on_primary->sql('CHECKPOINT');
 $db->sql('CHECKPOINT');
@@ -68,7 +58,6 @@ $db->churn_right('the data is right');
 # Promotion under load
 @churning = churn($primary, 4);
 $db->sweeps_on('under load');
-my @pids = $db->sweeper_pids('[0-9]');
 $primary->stop('immediate');
 $_->quit for $on_primary, @churning;
 $standby->promote;

@@ -695,23 +695,9 @@ $db->quit;
 $db = session($node);
 my $claims = q{SELECT string_agg(rule, ' ' ORDER BY rule) FROM pgscale.advice_rules() WHERE verdict = 'silent' AND reason ~ '^pgscale.%s is on and claims'};
 my $asks = q{SELECT state, action FROM pgscale.health WHERE feature = 'sweeper'};
-$db->set($_->[0] => $_->[1]) for [ 'pgscale.sweeper_mode', sweeper_mode() ], [ 'pgscale.sweeper', 'on' ];
-if (has_freelist())
-{
-    $db->poll_ok($asks, 'the sweeper works, and health asks for what it wants',
-        'working|set bgwriter_lru_maxpages to 0 and reload: bgwriter writes single pages that could be combined');
-    is($db->sql(sprintf $claims, 'sweeper'), 'bgwriter_lru_maxpages', 'the rule leaves that to it');
-    $db->set(bgwriter_lru_maxpages => 0);
-    $db->poll_ok($asks, 'with it, there is nothing to do', 'working|');
-    like($db->sql(q{SELECT reason FROM pgscale.advice_rules() WHERE rule = 'bgwriter_lru_maxpages'}),
-        qr/^pgscale.sweeper is on and claims bgwriter_lru_maxpages, which is to be 0: .* now pgscale.sweeper is on, not auto/,
-        'the rule does not take it back, and says why');
-}
-else
-{
-    $db->poll_ok($asks =~ s/state/state IN ('idle', 'working')/r, 'the sweeper works, and health asks for nothing', 't|');
-    is($db->sql(sprintf $claims, 'sweeper'), '', 'and claims nothing');
-}
+$db->set('pgscale.sweeper' => 'on');
+$db->poll_ok($asks =~ s/state/state IN ('idle', 'working')/r, 'the sweeper works, and health asks for nothing', 't|');
+is($db->sql(sprintf $claims, 'sweeper'), '', 'and claims nothing');
 $db->set('pgscale.sweeper' => 'off');
 $db->poll_ok($asks, 'off, it asks for nothing', 'off|set pgscale.sweeper to auto and reload');
 is($db->sql(sprintf $claims, 'sweeper'), '', 'nor minds anything');

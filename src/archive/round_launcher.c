@@ -461,7 +461,7 @@ launcher_look(void)
 }
 
 static void
-archive_launcher_main(int number)
+archive_launcher_main(void)
 {
 	pgscale_worker_start("PgscaleArchiveMain");
 	archive_launcher_started();

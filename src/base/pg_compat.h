@@ -147,12 +147,10 @@ extern bool pgscale_compat_worker_is_registered(const char *name);
 #endif
 
 /*
- * A buffer's header.  In 19 its state has 64 bits, and
- * the content lock is among them; there is no freelist; and a header that is locked is unlocked
- * without a word of its state.  For shared_buffers.c, which knows the members.
+ * A buffer's header.  In 19 its state has 64 bits, and the content lock is among them; and there is no list of free
+ * buffers.  For shared_buffers.c, which knows the members.
  */
 #if PG_VERSION_NUM >= 190000
-#define PGSCALE_FREELIST	false
 #define PGSCALE_HAND_WARM	NBuffers	/* it goes over unused buffers, too */
 #define PGSCALE_CONTENT_LOCK_IN_STATE
 typedef uint64 PgscaleBufferState;
@@ -160,22 +158,14 @@ typedef uint64 PgscaleBufferState;
 #define pgscale_compat_state_read(state)	pg_atomic_read_u64(state)
 #define pgscale_compat_state_exchange(state, expected, desired) \
 	pg_atomic_compare_exchange_u64(state, expected, desired)
-#define pgscale_compat_unlock_header(desc, state)	((void) (state), UnlockBufHdr(desc))
-#define pgscale_compat_listed(desc)		false
-#define pgscale_compat_list(desc)		((void) (desc))
 #define pgscale_compat_any_listed()		false
-#define BM_JUST_DIRTIED		UINT64CONST(0)
 #else
-#define PGSCALE_FREELIST	true
 #define PGSCALE_HAND_WARM	1	/* it first moves when none is unused */
 typedef uint32 PgscaleBufferState;
 
 #define pgscale_compat_state_read(state)	pg_atomic_read_u32(state)
 #define pgscale_compat_state_exchange(state, expected, desired) \
 	pg_atomic_compare_exchange_u32(state, expected, desired)
-#define pgscale_compat_unlock_header(desc, state)	UnlockBufHdr(desc, state)
-#define pgscale_compat_listed(desc)		(((volatile BufferDesc *) (desc))->freeNext != FREENEXT_NOT_IN_LIST)
-#define pgscale_compat_list(desc)		StrategyFreeBuffer(desc)
 #define pgscale_compat_any_listed()		have_free_buffer()
 #endif
 

@@ -7,18 +7,11 @@
  * read without its lock, so it may be torn or may change a moment later.  Code that
  * acts on a page checks the tag again under the header's lock.
  *
- * The freelist.  A backend that needs a buffer takes the first one there whose pin and
- * usage counts are zero, valid or not, and removes the others from the list.  It runs
- * the clock sweep only when the list is empty.  So a buffer that is put there with its
- * page loses nothing: until it is taken, the page can be found, and if it is used
- * meanwhile, it stays.
- *
  * Writing is FlushOneBuffer(), with what the server requires of its callers: a pin,
  * from ReadRecentBuffer(), which checks the tag under the header's lock, and a share
  * lock on the content.  Neither is waited for: work of sessions comes first.
  *
- * From 19 on there is no freelist.  ReadRecentBuffer() counts as a use, which is
- * subtracted again.  The content lock has a mode that prevents hint bits meanwhile and
+ * From 19 on ReadRecentBuffer() counts as a use, which is subtracted again.  The content lock has a mode that prevents hint bits meanwhile and
  * cannot be requested conditionally.  It is requested only if no process holds a
  * conflicting mode, so a wait is rare and short.
  *
@@ -116,9 +109,8 @@ buffer_with_usage(PgscaleBufferState state, int usage)
 	return (state & ~BUF_USAGECOUNT_MASK) + usage * BUF_USAGECOUNT_ONE;
 }
 
-/* What a state says, and the list. */
 static void
-buffer_describe(int buf, PgscaleBufferState state, PgscaleBuffer *buffer)
+buffer_describe(PgscaleBufferState state, PgscaleBuffer *buffer)
 {
 	buffer->state = state;
 	buffer->usage = buffer_usage_of(state);
@@ -126,13 +118,12 @@ buffer_describe(int buf, PgscaleBufferState state, PgscaleBuffer *buffer)
 	buffer->dirty = (state & BM_DIRTY) != 0;
 	buffer->pinned = BUF_STATE_GET_REFCOUNT(state) != 0;
 	buffer->busy = (state & (BM_LOCKED | BM_IO_IN_PROGRESS)) != 0;
-	buffer->listed = pgscale_buffer_listed(buf);
 }
 
 void
 pgscale_buffer_look(int buf, PgscaleBuffer *buffer)
 {
-	buffer_describe(buf, pgscale_compat_state_read(&GetBufferDescriptor(buf)->state), buffer);
+	buffer_describe(pgscale_compat_state_read(&GetBufferDescriptor(buf)->state), buffer);
 }
 
 void
@@ -175,7 +166,7 @@ pgscale_buffer_read(int buf, PgscaleBuffer *buffer, PgscalePage *page)
 			after = pgscale_compat_state_read(&desc->state);
 			if ((after & (HOLDS_PAGE | BM_LOCKED)) == HOLDS_PAGE)
 			{
-				buffer_describe(buf, after, buffer);
+				buffer_describe(after, buffer);
 				return true;
 			}
 		}
@@ -277,12 +268,6 @@ pgscale_buffer_find(const PgscalePage *page)
 }
 
 bool
-pgscale_buffer_listed(int buf)
-{
-	return pgscale_compat_listed(GetBufferDescriptor(buf));
-}
-
-bool
 pgscale_buffer_dirty(int buf, bool *tagged, bool *checkpoint)
 {
 	PgscaleBufferState state = pgscale_compat_state_read(&GetBufferDescriptor(buf)->state);
@@ -300,37 +285,6 @@ pgscale_buffer_set_usage(int buf, const PgscaleBuffer *seen, uint8 usage)
 
 	return (state & BM_LOCKED) == 0 &&
 		pgscale_compat_state_exchange(&GetBufferDescriptor(buf)->state, &state, buffer_with_usage(state, usage));
-}
-
-bool
-pgscale_buffer_supply(int buf, const PgscalePage *page, uint8 max_usage)
-{
-	const PgscaleBufferState must = page ? BM_VALID | BM_TAG_VALID : 0;
-	const PgscaleBufferState must_not = BM_DIRTY | BM_JUST_DIRTIED | BM_IO_IN_PROGRESS | BM_PIN_COUNT_WAITER |
-		(page ? 0 : BM_VALID | BM_TAG_VALID);
-	BufferDesc *desc = GetBufferDescriptor(buf);
-	BufferTag	tag = {0};
-	PgscaleBufferState state;
-	bool		supply;
-
-	if (!PGSCALE_FREELIST || pgscale_buffer_listed(buf))
-		return false;
-	if (page)
-		make_tag(&tag, page);
-
-	state = LockBufHdr(desc);
-	supply = (state & (must | must_not)) == must &&
-		BUF_STATE_GET_REFCOUNT(state) == 0 &&
-		buffer_usage_of(state) <= max_usage &&
-		(!page || BufferTagsEqual(&tag, &desc->tag));
-	if (supply)
-		state = buffer_with_usage(state, 0);
-	pgscale_compat_unlock_header(desc, state);
-
-	/* Used in this very moment, it will be thrown off the list, as above. */
-	if (supply)
-		pgscale_compat_list(desc);
-	return supply;
 }
 
 /*
@@ -450,16 +404,9 @@ pgscale_buffers_hand(void)
 }
 
 bool
-pgscale_buffers_any_listed(void)
-{
-	return pgscale_compat_any_listed();
-}
-
-/* Without a freelist the server's hand goes over unused buffers as over others. */
-bool
 pgscale_buffers_all_used(void)
 {
-	return PGSCALE_FREELIST ? !pgscale_buffers_any_listed() : pgscale_buffers_hand() >= NBuffers;
+	return !pgscale_compat_any_listed() && pgscale_buffers_hand() >= PGSCALE_HAND_WARM;
 }
 
 int

@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * shared_buffers.h
- *	  Shared buffers from outside: looking at them in passing, writing one,
- *	  handing one to the backends.
+ *	  Shared buffers from outside: looking at them in passing, writing one.
  *
  * Buffers are numbered from 0 here, as the server's own buffer ids are.
  *
@@ -46,7 +45,6 @@ typedef struct PgscaleBuffer
 	bool		dirty;
 	bool		pinned;
 	bool		busy;			/* header locked, or in I/O */
-	bool		listed;			/* on the freelist */
 } PgscaleBuffer;
 
 extern void pgscale_buffer_look(int buf, PgscaleBuffer *buffer);
@@ -102,24 +100,14 @@ extern void pgscale_buffers_tally_sum(const PgscaleTally *tally, PgscaleUsage *u
 /* The buffer that holds a page, or -1. */
 extern int	pgscale_buffer_find(const PgscalePage *page);
 
-/* On the freelist?  A cheaper question than pgscale_buffer_look(). */
-extern bool pgscale_buffer_listed(int buf);
-
 /*
- * Does it hold a dirty page?  Equally cheap. *tagged: any page at all; *checkpoint: one
- * that a running checkpoint must still write.
+ * Does it hold a dirty page?  A cheaper question than pgscale_buffer_look(). *tagged: any
+ * page at all; *checkpoint: one that a running checkpoint must still write.
  */
 extern bool pgscale_buffer_dirty(int buf, bool *tagged, bool *checkpoint);
 
 /* Sets the usage count, unless the header has changed since the look: was it set? */
 extern bool pgscale_buffer_set_usage(int buf, const PgscaleBuffer *seen, uint8 usage);
-
-/*
- * Puts a buffer on the freelist, with its page, if no process needs it: still of that
- * page, clean, unpinned and used no more than max_usage.  No page (NULL): if it is
- * empty and unpinned.  Returns whether it did.
- */
-extern bool pgscale_buffer_supply(int buf, const PgscalePage *page, uint8 max_usage);
 
 typedef enum PgscaleWriteResult
 {
@@ -166,9 +154,6 @@ extern const PgscalePageWorths *pgscale_buffer_worths;
 
 /* How far the server's clock sweep has come, in buffers since its start. */
 extern uint64 pgscale_buffers_hand(void);
-
-/* Is anything on the freelist? */
-extern bool pgscale_buffers_any_listed(void);
 
 /* Has each buffer a page by now, as far as the server knows without looking? */
 extern bool pgscale_buffers_all_used(void);

@@ -148,44 +148,35 @@ GRANT EXECUTE ON FUNCTION pgscale_internal.metrics_archive() TO pg_monitor;
 CREATE FUNCTION pgscale_internal.metrics_sweeper() RETURNS SETOF pgscale_internal.metric
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1
 AS $$
-WITH s AS MATERIALIZED (SELECT * FROM pgscale_internal.sweeper_stats()),
-page (size) AS (SELECT current_setting('block_size')::float8),
-runs AS (
-    SELECT r.class, sum(sum(r.runs)) OVER (ORDER BY r.class)::float8 AS runs, count(*) OVER () AS classes
-      FROM s CROSS JOIN unnest(s.runs_by_pages) WITH ORDINALITY r(runs, class) GROUP BY r.class)
-SELECT 'pgscale_sweeper_run_pages_bucket', 'histogram', 'Pages of a run of neighbours that the sweepers wrote.',
-       jsonb_build_object('le', CASE WHEN r.class < r.classes THEN (2 ^ (r.class - 1))::text ELSE '+Inf' END), r.runs
-  FROM runs r
+WITH s AS MATERIALIZED (SELECT s.*, current_setting('block_size')::float8 AS page FROM pgscale_internal.sweeper_stats() s)
+SELECT 'pgscale_sweeper_run_pages_bucket', 'histogram', 'Pages of a run of neighbours that the sweeper wrote.',
+       jsonb_build_object('le', CASE WHEN r.class < cardinality(s.runs_by_pages) THEN (2 ^ (r.class - 1))::text ELSE '+Inf' END),
+       (sum(r.runs) OVER (ORDER BY r.class))::float8
+  FROM s CROSS JOIN unnest(s.runs_by_pages) WITH ORDINALITY r(runs, class)
 UNION ALL
 SELECT m.*
-  FROM (SELECT sum(written) AS written, sum(runs) AS runs, sum(ready) AS ready, sum(ticks) AS ticks, sum(scanned) AS scanned,
-               sum(supplied_clean) AS clean, sum(supplied_written) AS supplied, sum(consumed) AS consumed,
-               sum(reused) AS reused, sum(starved) AS starved, sum(write_ms) / 1e3 AS write,
-               sum(writeback_ms) / 1e3 AS writeback, sum(wal_flushes) AS flushes, sum(errors) AS errors,
-               sum(cpu_ms + writer_cpu_ms) / 1e3 AS cpu, max(backend_writes) AS backends FROM s) s
-  CROSS JOIN page
+  FROM s
   CROSS JOIN LATERAL (VALUES
-    ('pgscale_sweeper_run_pages_sum', 'histogram', 'Pages of a run of neighbours that the sweepers wrote.', '{}'::jsonb, s.written::float8),
-    ('pgscale_sweeper_run_pages_count', 'histogram', 'Pages of a run of neighbours that the sweepers wrote.', '{}', s.runs),
-    ('pgscale_sweeper_ready_bytes', 'gauge', 'Size of the clean buffers at hand, an estimate.', '{}', s.ready * page.size),
-    ('pgscale_sweeper_ticks_total', 'counter', 'Rounds of the sweepers.', '{}', s.ticks),
+    ('pgscale_sweeper_run_pages_sum', 'histogram', 'Pages of a run of neighbours that the sweeper wrote.', '{}'::jsonb, s.written::float8),
+    ('pgscale_sweeper_run_pages_count', 'histogram', 'Pages of a run of neighbours that the sweeper wrote.', '{}', s.runs),
+    ('pgscale_sweeper_ready_bytes', 'gauge', 'Size of the clean buffers at hand, an estimate.', '{}', s.ready * s.page),
+    ('pgscale_sweeper_ticks_total', 'counter', 'Rounds of the sweeper.', '{}', s.ticks),
     ('pgscale_sweeper_starved_ticks_total', 'counter', 'Rounds at work that found no buffer ready.', '{}', s.starved),
-    ('pgscale_sweeper_scanned_buffers_total', 'counter', 'Buffers that the sweepers'' hands passed.', '{}', s.scanned),
-    ('pgscale_sweeper_supplied_buffers_total', 'counter', 'Buffers made ready, as they were or after a write.', '{"kind": "clean"}', s.clean),
-    ('pgscale_sweeper_supplied_buffers_total', 'counter', 'Buffers made ready, as they were or after a write.', '{"kind": "written"}', s.supplied),
+    ('pgscale_sweeper_scanned_buffers_total', 'counter', 'Buffers that the sweeper''s hand passed.', '{}', s.scanned),
+    ('pgscale_sweeper_supplied_buffers_total', 'counter', 'Buffers made ready, as they were or after a write.', '{"kind": "clean"}', s.supplied_clean),
+    ('pgscale_sweeper_supplied_buffers_total', 'counter', 'Buffers made ready, as they were or after a write.', '{"kind": "written"}', s.supplied_written),
     ('pgscale_sweeper_consumed_buffers_total', 'counter', 'Ready buffers that backends took.', '{}', s.consumed),
     ('pgscale_sweeper_reused_buffers_total', 'counter', 'Ready buffers that were used again for their old page.', '{}', s.reused),
-    ('pgscale_sweeper_written_bytes_total', 'counter', 'Size of the pages that the sweepers wrote.', '{}', s.written * page.size),
-    ('pgscale_sweeper_write_seconds_total', 'counter', 'Time that all writers together spent in writes.', '{}', s.write),
-    ('pgscale_sweeper_writeback_seconds_total', 'counter', 'Time spent in requests to the kernel to start writing.', '{}', s.writeback),
-    ('pgscale_sweeper_wal_flushes_total', 'counter', 'WAL flushes for pages that had been left out.', '{}', s.flushes),
+    ('pgscale_sweeper_written_bytes_total', 'counter', 'Size of the pages that the sweeper wrote.', '{}', s.written * s.page),
+    ('pgscale_sweeper_write_seconds_total', 'counter', 'Time that all writers together spent in writes.', '{}', s.write_ms / 1e3),
+    ('pgscale_sweeper_writeback_seconds_total', 'counter', 'Time spent in requests to the kernel to start writing.', '{}', s.writeback_ms / 1e3),
+    ('pgscale_sweeper_wal_flushes_total', 'counter', 'WAL flushes for pages that had been left out.', '{}', s.wal_flushes),
     ('pgscale_sweeper_errors_total', 'counter', 'Rounds that ended in an error.', '{}', s.errors),
-    ('pgscale_sweeper_cpu_seconds_total', 'counter', 'CPU time of the sweepers and their writers.', '{}', s.cpu),
-    ('pgscale_sweeper_backend_written_bytes_total', 'counter', 'Size of the pages that backends and recovery wrote themselves.', '{}', s.backends * page.size)
+    ('pgscale_sweeper_cpu_seconds_total', 'counter', 'CPU time of the sweeper and its writers.', '{}', (s.cpu_ms + s.writer_cpu_ms) / 1e3),
+    ('pgscale_sweeper_backend_written_bytes_total', 'counter', 'Size of the pages that backends and recovery wrote themselves.', '{}', s.backend_writes * s.page)
   ) m(name, type, help, labels, value)
- WHERE m.value IS NOT NULL
 $$;
-COMMENT ON FUNCTION pgscale_internal.metrics_sweeper() IS 'part of metrics: the sweepers';
+COMMENT ON FUNCTION pgscale_internal.metrics_sweeper() IS 'part of metrics: the sweeper';
 GRANT EXECUTE ON FUNCTION pgscale_internal.metrics_sweeper() TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.metrics_buffer_usage() RETURNS SETOF pgscale_internal.metric

@@ -428,10 +428,9 @@ AS $$
 DECLARE
     body text;
 BEGIN
-    SELECT pgscale_internal.report_table(format, '{worker,mode,state,consumed,starved,written,"backend writes",reason}'::text[],
-               '{name,name,name,count,count,count,count,prose}'::text[],
-               array_agg(ARRAY[s.worker::text, s.mode, s.state, s.consumed::text, s.starved::text, s.written::text,
-                               s.backend_writes::text, s.reason] ORDER BY s.worker))
+    SELECT pgscale_internal.report_table(format, '{state,consumed,starved,written,"backend writes",reason}'::text[],
+               '{name,count,count,count,count,prose}'::text[],
+               ARRAY[s.state, s.consumed::text, s.starved::text, s.written::text, s.backend_writes::text, s.reason])
       INTO body
       FROM pgscale_internal.sweeper_stats() s;
     RETURN body;

@@ -12,7 +12,7 @@
 
 #include "postgres.h"
 
-#include "sweeper/partitions.h"
+#include "sweeper/shared.h"
 
 /* What was seen since the evidence was last taken for a decision. */
 typedef struct PgscaleSweeperEvidence
@@ -48,7 +48,7 @@ typedef struct PgscaleSweeperDecision
 extern bool pgscale_sweeper_decide(PgscaleSweeperDecision *decision, const PgscaleSweeperEvidence *evidence,
 								   int64 now_ns);
 
-/* How many writers a sweeper has. */
+/* How many writers the sweeper has. */
 typedef struct PgscaleSweeperWriterCount
 {
 	int			writers;

@@ -82,23 +82,15 @@ pgscale_sweeper_forecast_go_on(PgscaleSweeperForecast *forecast, const PgscaleSw
 		coverage->missed - forecast->from_coverage.missed <= coverage->seen - forecast->from_coverage.seen;
 }
 
-void
-pgscale_sweeper_forecast_add(uint64 *sum, const PgscaleSweeperForecast *forecast)
-{
-	const int	current = forecast->current;
-
-	if (!forecast->known)
-		return;
-	pg_read_barrier();
-	for (int i = 0; i < PGSCALE_SWEEPER_CANDIDATES; i++)
-		sum[i] += forecast->misses[current][i];
-}
-
 bool
-pgscale_sweeper_forecast_saved(const uint64 *misses, int policy, double *saved)
+pgscale_sweeper_forecast_saved(const PgscaleSweeperForecast *forecast, int policy, double *saved)
 {
+	const uint64 *misses = forecast->misses[forecast->current];
 	uint64		least = PG_UINT64_MAX;
 
+	if (!forecast->known)
+		return false;
+	pg_read_barrier();
 	if (misses[PGSCALE_SWEEPER_CANDIDATE_CLOCK] == 0)
 		return false;
 	for (int i = 0; i < PGSCALE_SWEEPER_CANDIDATES; i++)

@@ -15,8 +15,8 @@
 #include "sweeper/policies/policy.h"
 
 /*
- * How much a sweeper sees of what happens in its partition, in buffers that were taken, or that
- * the server's hand has passed.  Cumulative; one process writes it.
+ * How much the sweeper sees of what happens, in buffers that were taken, or that the server's
+ * hand has passed.  Cumulative; one process writes it.
  */
 typedef struct PgscaleSweeperCoverage
 {
@@ -25,7 +25,7 @@ typedef struct PgscaleSweeperCoverage
 } PgscaleSweeperCoverage;
 
 /*
- * Of a partition: misses of its shadow caches in the last periods, and since.  One process
+ * Misses of the policy's shadow caches in the last periods, and since.  One process
  * writes it; any process reads the last three fields.  It writes the copy that is not
  * current, and then makes it that, ten times a second at most.
  */
@@ -46,14 +46,12 @@ typedef struct PgscaleSweeperForecast
 extern void pgscale_sweeper_forecast_go_on(PgscaleSweeperForecast *forecast, const PgscaleSweeperPolicyReport *report,
 										   uint32 begun, int buffers, const PgscaleSweeperCoverage *coverage);
 
-/* Adds the misses to a sum, if they are known. */
-extern void pgscale_sweeper_forecast_add(uint64 *sum, const PgscaleSweeperForecast *forecast);
-
 /*
  * The fraction of the clock's misses that the best half-life saves, or the one of the
- * policy "history" if that is meant; less than 0 if it misses more.  Returns false if there are no misses.
+ * policy "history" if that is meant; less than 0 if it misses more.  Returns false if that
+ * is not known.
  */
-extern bool pgscale_sweeper_forecast_saved(const uint64 *misses, int policy, double *saved);
+extern bool pgscale_sweeper_forecast_saved(const PgscaleSweeperForecast *forecast, int policy, double *saved);
 
 /* Reads that the clock would have made in addition, with an interval of 95 %. */
 typedef struct PgscaleSweeperSaved

@@ -28,7 +28,7 @@
 #include "base/preload.h"
 #include "base/row_builder.h"
 #include "sweeper/keep.h"
-#include "sweeper/partitions.h"
+#include "sweeper/shared.h"
 #include "sweeper/sweeper.h"
 
 PG_FUNCTION_INFO_V1(pgscale_keep);
@@ -37,15 +37,10 @@ PG_FUNCTION_INFO_V1(pgscale_kept_relations);
 /* What sums of fractions may differ by. */
 #define ROUNDING	1e-9
 
-/* How many buffers that is: each sweeper rounds down. */
 static int64
 fraction_in_buffers(double fraction)
 {
-	int64		buffers = 0;
-
-	for (int i = 0; i < pgscale_sweeper_count(); i++)
-		buffers += (int) (fraction * pgscale_sweeper_partition(i)->buffers);
-	return buffers;
+	return (int64) (fraction * NBuffers);
 }
 
 static double
@@ -60,7 +55,7 @@ check_fraction(double fraction)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("a fraction of %g of shared_buffers is not a single buffer", fraction),
-				 errhint("A sweeper has %d buffers, and rounds down: choose a larger fraction.", pgscale_sweeper_partition(0)->buffers)));
+				 errhint("There are %d buffers: choose a larger fraction.", NBuffers)));
 	return fraction;
 }
 
@@ -269,13 +264,12 @@ pgscale_keep(PG_FUNCTION_ARGS)
 static const char *
 describe_effect(const PgscaleSweeperKept *kept)
 {
-	PgscaleSweeperPartition *leader = pgscale_sweeper_partition(0);
-	PgscaleSweeperState state = leader->state;
+	PgscaleSweeperState state = pgscale_sweeper->state;
 	ino_t		file;
 
 	if (!SearchSysCacheExists1(DATABASEOID, ObjectIdGetDatum(kept->database)))
 		return "its database was dropped";
-	if (pg_atomic_read_u32(&leader->pid) == 0)
+	if (pg_atomic_read_u32(&pgscale_sweeper->pid) == 0)
 		state = PGSCALE_SWEEPER_OFF;
 	switch (state)
 	{
@@ -291,21 +285,13 @@ describe_effect(const PgscaleSweeperKept *kept)
 	return pgscale_sweeper_kept_has_pages(kept, &file) ? "in force" : "no effect: it has no pages, or its file is being looked for";
 }
 
-/* Buffers that all sweepers have met in their last laps; less than 0: not known. */
-static int64
+/* Buffers that the sweeper has met in its last lap; less than 0: not known. */
+static int
 buffers_held(const PgscaleSweeperKept *kept, int place)
 {
-	int64		held = 0;
+	const PgscaleSweeperKeptCounts *counts = &pgscale_sweeper_kept_list->counts[place];
 
-	for (int i = 0; i < pgscale_sweeper_count(); i++)
-	{
-		const PgscaleSweeperKeptCounts *counts = &pgscale_sweeper_kept_list->counts[i][place];
-
-		if (counts->changes != kept->changes || counts->held < 0)
-			return -1;
-		held += counts->held;
-	}
-	return held;
+	return counts->changes == kept->changes ? counts->held : -1;
 }
 
 /* pgscale_internal.kept_relations(): one row a relation. */
@@ -321,7 +307,7 @@ pgscale_kept_relations(PG_FUNCTION_ARGS)
 	for (int place = 0; place < PGSCALE_SWEEPER_KEPT_MOST; place++)
 	{
 		const PgscaleSweeperKept *kept = &list[place];
-		const int64 held = buffers_held(kept, place);
+		const int	held = buffers_held(kept, place);
 
 		if (!OidIsValid(kept->relation))
 			continue;
@@ -332,7 +318,7 @@ pgscale_kept_relations(PG_FUNCTION_ARGS)
 		pgscale_row_float8(&row, kept->fraction);
 		pgscale_row_int8(&row, fraction_in_buffers(kept->fraction));
 		pgscale_row_put(&row, Int64GetDatum(held), held < 0);
-		pgscale_row_int8(&row, pgscale_sweeper_kept_stayed_at(place) - pgscale_sweeper_kept_list->stayed_before[place]);
+		pgscale_row_int8(&row, pgscale_sweeper_kept_list->counts[place].stayed - pgscale_sweeper_kept_list->stayed_before[place]);
 		pgscale_row_text(&row, describe_effect(kept));
 		pgscale_row_timestamp(&row, pgscale_sweeper_kept_list->counted_since[place]);
 		pgscale_row_end(&row, (ReturnSetInfo *) fcinfo->resultinfo);

@@ -21,7 +21,7 @@
 
 #include "base/pg_compat.h"
 #include "base/shared_area.h"
-#include "sweeper/partitions.h"
+#include "sweeper/shared.h"
 
 /* As many relations can be kept, and that fraction of the buffers for all of them. */
 #define PGSCALE_SWEEPER_KEPT_MOST		64
@@ -43,7 +43,7 @@ typedef struct PgscaleSweeperKept
 	RelFileLocator file;
 } PgscaleSweeperKept;
 
-/* What a sweeper has done for the relation of one place; it alone writes it. */
+/* What the sweeper has done for the relation of one place; it alone writes it. */
 typedef struct PgscaleSweeperKeptCounts
 {
 	volatile uint32 changes;	/* of the relation that was held */
@@ -77,7 +77,7 @@ typedef struct PgscaleSweeperKeptList
 	volatile int relations;		/* how many are kept; read without the lock */
 	TimestampTz counted_since[PGSCALE_SWEEPER_KEPT_MOST];
 	uint64		stayed_before[PGSCALE_SWEEPER_KEPT_MOST];	/* counted_since */
-	PgscaleSweeperKeptCounts counts[PGSCALE_SWEEPER_MAX_WORKERS][PGSCALE_SWEEPER_KEPT_MOST];	/* without a lock */
+	PgscaleSweeperKeptCounts counts[PGSCALE_SWEEPER_KEPT_MOST]; /* without a lock */
 } PgscaleSweeperKeptList;
 
 /* In shared memory, set at server start. */
@@ -102,35 +102,34 @@ extern bool pgscale_sweeper_kept_follow_one(PgscaleSweeperKept *kept, bool *in_f
 /* Is its file known, and are there pages?  If not, there may be another file by now.  *file: the inode, 0: none. */
 extern bool pgscale_sweeper_kept_has_pages(const PgscaleSweeperKept *kept, ino_t *file);
 
-/* In worker 1, now and then: has the databases of those that have none looked up, and of the others within a minute. */
+/* In the sweeper, now and then: has the databases of those that have none looked up, and of the others within a minute. */
 extern void pgscale_sweeper_kept_follow(void);
 
 /* A copy of the list.  Returns how many places are taken. */
 extern int	pgscale_sweeper_kept_copy(PgscaleSweeperKept *list);
 
-/* Pages that stayed, by all sweepers, since the server started; and a reset of what is shown of it. */
-extern uint64 pgscale_sweeper_kept_stayed_at(int place);
+/* A reset of what is shown of the pages that stayed. */
 extern void pgscale_sweeper_kept_reset(void);
 
-/* kept_pages.c: the sweep's side, in a sweeper */
+/* kept_pages.c: the sweep's side, in the sweeper */
 
-/* Files that this sweeper keeps pages of. */
+/* Files that it keeps pages of. */
 extern int	pgscale_sweeper_kept_files;
 
 /* In each tick: has the list changed? */
-extern void pgscale_sweeper_kept_refresh(const PgscaleSweeperPartition *partition);
+extern void pgscale_sweeper_kept_refresh(void);
 
 /* Whose place is the file's?  Less than 0: of none. */
 extern int	pgscale_sweeper_kept_place(const RelFileLocator *file);
 
 /*
  * The sweep has come to a page of that file, whatever it does with it.  Returns the place
- * of its relation if the page stays, because that holds no more of the sweep's buffers than
- * its fraction; else less than 0.
+ * of its relation if the page stays, because that holds no more of the buffers than its
+ * fraction; else less than 0.
  */
-extern int	pgscale_sweeper_kept_met(const PgscaleSweeperPartition *partition, const RelFileLocator *file);
+extern int	pgscale_sweeper_kept_met(const RelFileLocator *file);
 
 /* It stayed, and would have left. */
-extern void pgscale_sweeper_kept_stayed(const PgscaleSweeperPartition *partition, int place);
+extern void pgscale_sweeper_kept_stayed(int place);
 
 #endif							/* PGSCALE_SWEEPER_KEEP_H */

@@ -5,18 +5,17 @@
  *
  * A policy ranks pages by their use.  A page of a kept relation ranks one at least, so
  * that it does not leave, if the relation has no more pages in this lap of the sweep so
- * far than its fraction of the sweep's buffers.  The pages beyond that rank by their use.
+ * far than its fraction of the buffers.  The pages beyond that rank by their use.
  * So in each lap at most the sum of all fractions stays, half of the buffers, and the
- * sweep finds its victims among the others.  No page is pinned: whenever the server's own
- * hand takes buffers, it finds a count of one in mode freelist, and of three in mode
- * window, where it passes more often.
+ * sweep finds its victims among the others.  No page is pinned: the server's own hand
+ * finds a count of three, which the sweep restores.
  *
- * A lap is as many visits as the sweep has buffers.  In mode window the sweep may go back
- * within a lap, and meets some pages twice: then fewer stay.  The policy learns of the visit, but
+ * A lap is as many visits as there are buffers.  The sweep may go back within a lap, and
+ * meets some pages twice: then fewer stay.  The policy learns of the visit, but
  * not for the limits between its ranks: else the limits would come down to the kept pages,
  * and none of the others could leave.
  *
- * The list is in shared memory, and each sweeper has a copy, hashed by file, which it makes
+ * The list is in shared memory, and the sweeper has a copy, hashed by file, which it makes
  * anew after a change.  Where nothing is kept, a visit costs the test of an integer.  A tag
  * that is read torn, or a file's number that another relation has by now, keeps a page of
  * another relation, within the same bound.
@@ -26,6 +25,8 @@
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
+
+#include "miscadmin.h"
 
 #include "sweeper/keep.h"
 
@@ -43,7 +44,7 @@ int			pgscale_sweeper_kept_files = 0;
 static KeptSlot slots[KEPT_SLOTS];
 static PgscaleSweeperKept list[PGSCALE_SWEEPER_KEPT_MOST];	/* copied */
 static uint32 list_version = 0;
-static int	allowed[PGSCALE_SWEEPER_KEPT_MOST]; /* buffers of this sweep */
+static int	allowed[PGSCALE_SWEEPER_KEPT_MOST]; /* buffers */
 static int	met[PGSCALE_SWEEPER_KEPT_MOST]; /* in this lap */
 static uint64 lap_begin = 0;	/* in buffers that were scanned */
 
@@ -68,9 +69,9 @@ add_slot(const RelFileLocator *file, int place)
 
 /* Begins a lap; what was held is not known where the relation or its file is another. */
 static void
-begin_with_list(const PgscaleSweeperPartition *partition)
+begin_with_list(void)
 {
-	PgscaleSweeperKeptCounts *counts = pgscale_sweeper_kept_list->counts[partition->number];
+	PgscaleSweeperKeptCounts *counts = pgscale_sweeper_kept_list->counts;
 
 	pgscale_sweeper_kept_files = 0;
 	for (int i = 0; i < KEPT_SLOTS; i++)
@@ -80,7 +81,7 @@ begin_with_list(const PgscaleSweeperPartition *partition)
 		const PgscaleSweeperKept *kept = &list[place];
 
 		met[place] = 0;
-		allowed[place] = (int) (kept->fraction * partition->buffers);
+		allowed[place] = (int) (kept->fraction * NBuffers);
 		if (counts[place].changes != kept->changes)
 		{
 			counts[place].held = -1;
@@ -90,12 +91,12 @@ begin_with_list(const PgscaleSweeperPartition *partition)
 		if (OidIsValid(kept->relation) && kept->found)
 			add_slot(&kept->file, place);
 	}
-	lap_begin = partition->counts.scanned;
+	lap_begin = pgscale_sweeper->counts.scanned;
 }
 
 /* A change that is under way just now is there at the next tick. */
 void
-pgscale_sweeper_kept_refresh(const PgscaleSweeperPartition *partition)
+pgscale_sweeper_kept_refresh(void)
 {
 	if (pg_atomic_read_u32(&pgscale_sweeper_kept_list->version) == list_version)
 		return;
@@ -104,7 +105,7 @@ pgscale_sweeper_kept_refresh(const PgscaleSweeperPartition *partition)
 	memcpy(list, pgscale_sweeper_kept_list->of, sizeof(list));
 	list_version = pg_atomic_read_u32(&pgscale_sweeper_kept_list->version);
 	LWLockRelease(pgscale_sweeper_kept_list->lock);
-	begin_with_list(partition);
+	begin_with_list();
 }
 
 int
@@ -118,33 +119,33 @@ pgscale_sweeper_kept_place(const RelFileLocator *file)
 	return -1;
 }
 
-/* The sweep has passed as many buffers as it has. */
+/* The sweep has passed as many buffers as there are. */
 static void
-end_lap(const PgscaleSweeperPartition *partition)
+end_lap(void)
 {
-	PgscaleSweeperKeptCounts *counts = pgscale_sweeper_kept_list->counts[partition->number];
+	PgscaleSweeperKeptCounts *counts = pgscale_sweeper_kept_list->counts;
 
 	for (int place = 0; place < PGSCALE_SWEEPER_KEPT_MOST; place++)
 	{
 		counts[place].held = met[place];
 		met[place] = 0;
 	}
-	lap_begin = partition->counts.scanned - 1;
+	lap_begin = pgscale_sweeper->counts.scanned - 1;
 }
 
 int
-pgscale_sweeper_kept_met(const PgscaleSweeperPartition *partition, const RelFileLocator *file)
+pgscale_sweeper_kept_met(const RelFileLocator *file)
 {
 	int			place;
 
-	if (partition->counts.scanned - lap_begin > partition->buffers)
-		end_lap(partition);
+	if (pgscale_sweeper->counts.scanned - lap_begin > NBuffers)
+		end_lap();
 	place = pgscale_sweeper_kept_place(file);
 	return place >= 0 && ++met[place] <= allowed[place] ? place : -1;
 }
 
 void
-pgscale_sweeper_kept_stayed(const PgscaleSweeperPartition *partition, int place)
+pgscale_sweeper_kept_stayed(int place)
 {
-	pgscale_sweeper_kept_list->counts[partition->number][place].stayed++;
+	pgscale_sweeper_kept_list->counts[place].stayed++;
 }

@@ -3,13 +3,13 @@
  * kept_relations.c
  *	  The list of kept relations, its file, and how it follows them.
  *
- * The list is of the server, not of a database or a transaction: a sweeper knows pages by
+ * The list is of the server, not of a database or a transaction: the sweeper knows pages by
  * their files only.  pgscale.keep() (keep.c) changes it at once.  A small file has the
  * list's relations by their OIDs, and is written and synced at each change.  So the list
  * survives a restart and a crash.  It is not replicated: a standby has a list of its own.
  *
  * The file has no relation's files, because only the catalogs of its database are sure of
- * these.  Worker 1 looks once a second whether each relation's file is known, is there, and
+ * these.  The sweeper looks once a second whether each relation's file is known, is there, and
  * has pages.  If not, a worker of that database, for once, looks its relations up, and the
  * list follows.  All relations are looked up now and then.
  *
@@ -105,7 +105,7 @@ typedef struct FileRelation
 #define AGAIN_NS		(10 * NS_PER_S)
 #define AGAIN_MOST_NS	(60 * NS_PER_S)
 
-/* What worker 1 saw of a place when it last had its database looked up, or when that became needless. */
+/* What the sweeper saw of a place when it last had its database looked up, or when that became needless. */
 typedef struct Asked
 {
 	uint32		changes;
@@ -230,7 +230,7 @@ publish_list(const PgscaleSweeperKept *list)
 		if (list[place].database != shared->of[place].database)
 		{
 			shared->counted_since[place] = GetCurrentTimestamp();
-			shared->stayed_before[place] = pgscale_sweeper_kept_stayed_at(place);
+			shared->stayed_before[place] = shared->counts[place].stayed;
 		}
 	memcpy(shared->of, list, sizeof(shared->of));
 	shared->relations = 0;
@@ -266,16 +266,6 @@ pgscale_sweeper_kept_copy(PgscaleSweeperKept *list)
 	return n;
 }
 
-uint64
-pgscale_sweeper_kept_stayed_at(int place)
-{
-	uint64		stayed = 0;
-
-	for (int worker = 0; worker < PGSCALE_SWEEPER_MAX_WORKERS; worker++)
-		stayed += pgscale_sweeper_kept_list->counts[worker][place].stayed;
-	return stayed;
-}
-
 void
 pgscale_sweeper_kept_reset(void)
 {
@@ -285,7 +275,7 @@ pgscale_sweeper_kept_reset(void)
 	for (int place = 0; place < PGSCALE_SWEEPER_KEPT_MOST; place++)
 	{
 		shared->counted_since[place] = GetCurrentTimestamp();
-		shared->stayed_before[place] = pgscale_sweeper_kept_stayed_at(place);
+		shared->stayed_before[place] = shared->counts[place].stayed;
 	}
 	LWLockRelease(shared->lock);
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * known_pages.c
- *	  What a sweeper knows of the pages in its buffers, and what its policy remembers.
+ *	  What the sweeper knows of the pages in the buffers, and what its policy remembers.
  *
  * No process reports the use of a page.  But a use increments the count in the buffer's
  * header, and a page that comes or goes changes the buffer's tag.  So the sweep remembers
@@ -12,10 +12,9 @@
  * count shows no further use.
  *
  * The count is also lowered: by the server's hand, and by the sweep.  The sweep knows
- * what it has left there.  How the hand counts is up to the supply.  Where the hand runs
- * only when backends find nothing ready, each of its passes is a visit to the policy, so
- * that the clock ages pages as on a stock server.  In a window each pass is expected, and
- * is no news.
+ * what it has left there.  While it works each pass of the hand is expected, and is no
+ * news (supply.c).  What the hand did before is a visit to the policy for each pass, so
+ * that the clock ages pages as on a stock server.
  *
  * Both lie in the sweeper's own memory (segment.c).  All policies have one memory in common and
  * learn the same, whichever is in force: one that is chosen anew knows all that the one
@@ -27,16 +26,14 @@
  * pages may have one hash.  Then the policy takes a page for another, which makes a choice
  * worse and no page wrong, because nothing that the sweep does depends on the name:
  *
- *	- A page is put on the freelist.  pgscale_buffer_supply() compares the whole tag under
- *	  the header's lock.  Even there, a backend takes it only if it is not pinned and its
- *	  count is zero, and evicts it as any other victim.
  *	- A usage count is changed: by one CAS of the state as it was read.  The state does
  *	  not include the tag.  A page that has come since with an equal state gets the count
- *	  that was meant for the other one.  Any count is valid for any page.
+ *	  that was meant for the other one.  Any count is valid for any page: at zero, a
+ *	  backend takes it if it is not pinned, and evicts it as any other victim.
  *	- A page is written.  ReadRecentBuffer() compares the whole tag under the header's
  *	  lock and pins the buffer; FlushOneBuffer() writes it under the name in the header.
  *
- * t/sweeper_ddl.pl exchanges pages under several sweeps, and t/lib/sweep_steps.c shows that
+ * t/sweeper_ddl.pl exchanges pages under the sweep, and t/lib/sweep_steps.c shows that
  * a name or a header that has changed is left alone.
  *
  * Portions Copyright (c) 2026, pgscale contributors
@@ -49,9 +46,6 @@
 #include "port/atomics.h"
 
 #include "sweeper/known_pages.h"
-
-/* What "left" has room for. */
-#define MOST_LEFT	7
 
 /* Bytes between two checks for interrupts. */
 #define CLEAR_AT_ONCE	((Size) 64 * 1024 * 1024)
@@ -67,53 +61,52 @@ clear_memory(void *memory, Size size)
 }
 
 void
-pgscale_sweeper_policy_begin(PgscaleSweeperPartition *partition, int policy)
+pgscale_sweeper_policy_begin(int policy)
 {
 	const PgscaleSweeperMemory *memory = &pgscale_sweeper_memory;
 
 	Assert(policy >= 0 && policy < PGSCALE_SWEEPER_POLICIES);
-	if (partition->policy != PGSCALE_SWEEPER_NO_POLICY)
+	if (pgscale_sweeper->policy != PGSCALE_SWEEPER_NO_POLICY)
 		pgscale_sweeper_policies[policy]->take_over(memory->policy);
 	else
 	{
-		clear_memory(memory->pages, partition->buffers * sizeof(PgscaleSweeperPage));
-		clear_memory(memory->policy, pgscale_sweeper_policies[policy]->size(partition->buffers));
-		pgscale_sweeper_policies[policy]->init(memory->policy, partition->buffers);
-		partition->policy_begun++;
+		clear_memory(memory->pages, NBuffers * sizeof(PgscaleSweeperPage));
+		clear_memory(memory->policy, pgscale_sweeper_policies[policy]->size(NBuffers));
+		pgscale_sweeper_policies[policy]->init(memory->policy, NBuffers);
+		pgscale_sweeper->policy_begun++;
 		pg_write_barrier();
 	}
-	partition->policy = policy;
+	pgscale_sweeper->policy = policy;
 }
 
 PgscaleSweeperNews
-pgscale_sweeper_page_seen(PgscaleSweeperPartition *partition, int buf, const PgscaleBuffer *look,
+pgscale_sweeper_page_seen(int buf, const PgscaleBuffer *look,
 						  const PgscalePage *page, int expected, bool hand_ages)
 {
-	const PgscaleSweeperPolicy *policy = pgscale_sweeper_policy(partition);
-	PgscaleSweeperPage *p = pgscale_sweeper_page(partition, buf);
+	const PgscaleSweeperPolicy *policy = pgscale_sweeper_policy();
+	PgscaleSweeperPage *p = pgscale_sweeper_page(buf);
 	const uint32 hash = pgscale_buffer_page_hash(page);
-	const int	at = buf - partition->first;
 	PgscaleSweeperNews news = PGSCALE_PAGE_NOT_USED;
 
 	if (!p->known || p->hash != hash)
 	{
 		news = p->known ? PGSCALE_PAGE_REPLACED : PGSCALE_PAGE_FIRST_SEEN;
-		pgscale_sweeper_page_left(partition, buf);
+		pgscale_sweeper_page_left(buf);
 		p->kept = false;
-		policy->arrived(pgscale_sweeper_memory.policy, at, hash, look->usage);
+		policy->arrived(pgscale_sweeper_memory.policy, buf, hash, look->usage);
 		/* A page comes with one use. */
 		expected = 1;
 	}
 	else if (look->usage > expected)
 	{
 		news = PGSCALE_PAGE_USED;
-		policy->used(pgscale_sweeper_memory.policy, at, hash, look->usage - expected);
+		policy->used(pgscale_sweeper_memory.policy, buf, hash, look->usage - expected);
 	}
 	else if (look->usage < expected)
 		news = PGSCALE_PAGE_LOWERED;
 	if (hand_ages)
 		for (int passes = expected - look->usage; passes > 0; passes--)
-			(void) policy->visit(pgscale_sweeper_memory.policy, at, p->kept);
+			(void) policy->visit(pgscale_sweeper_memory.policy, buf, p->kept);
 	p->hash = hash;
 	p->left = look->usage;
 	p->known = true;
@@ -121,26 +114,18 @@ pgscale_sweeper_page_seen(PgscaleSweeperPartition *partition, int buf, const Pgs
 }
 
 void
-pgscale_sweeper_page_raised(PgscaleSweeperPartition *partition, int buf, int by)
+pgscale_sweeper_page_left(int buf)
 {
-	PgscaleSweeperPage *p = pgscale_sweeper_page(partition, buf);
-
-	p->left = Min(p->left + by, MOST_LEFT);
-}
-
-void
-pgscale_sweeper_page_left(PgscaleSweeperPartition *partition, int buf)
-{
-	PgscaleSweeperPage *p = pgscale_sweeper_page(partition, buf);
+	PgscaleSweeperPage *p = pgscale_sweeper_page(buf);
 
 	if (p->known)
-		pgscale_sweeper_policy(partition)->evicted(pgscale_sweeper_memory.policy, buf - partition->first, p->hash);
+		pgscale_sweeper_policy()->evicted(pgscale_sweeper_memory.policy, buf, p->hash);
 	p->known = false;
 }
 
 void
-pgscale_sweeper_policy_report(const PgscaleSweeperPartition *partition, PgscaleSweeperPolicyReport *report)
+pgscale_sweeper_policy_report(PgscaleSweeperPolicyReport *report)
 {
 	memset(report, 0, sizeof(*report));
-	pgscale_sweeper_policy(partition)->report(pgscale_sweeper_memory.policy, partition->buffers, report);
+	pgscale_sweeper_policy()->report(pgscale_sweeper_memory.policy, NBuffers, report);
 }

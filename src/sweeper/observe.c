@@ -40,7 +40,7 @@
 #include "base/timer.h"
 #include "base/units.h"
 #include "sweeper/known_pages.h"
-#include "sweeper/supply/supply.h"
+#include "sweeper/supply.h"
 #include "sweeper/sweeper.h"
 
 /* Visits a second, in the long run: computed at 0.3 us each, 3 % of a core. */
@@ -70,30 +70,29 @@ static int64 lap_end = 0;		/* of the window's first lap */
  * counts are those in the headers, with which it begins if the sweeper begins to work.
  */
 static void
-observe_buffer(PgscaleSweeperPartition *partition, int buf, bool known_lap)
+observe_buffer(int buf, bool known_lap)
 {
-	const PgscaleSweeperPage *p = pgscale_sweeper_page(partition, buf);
+	const PgscaleSweeperPage *p = pgscale_sweeper_page(buf);
 	PgscaleBuffer look;
 	PgscalePage page;
 	PgscaleSweeperNews news;
 
 	if (!pgscale_buffer_read(buf, &look, &page))
 	{
-		pgscale_sweeper_page_left(partition, buf);
+		pgscale_sweeper_page_left(buf);
 		return;
 	}
-	news = pgscale_sweeper_page_seen(partition, buf, &look, &page,
+	news = pgscale_sweeper_page_seen(buf, &look, &page,
 									 known_lap ? (int) p->left - !look.pinned : look.usage, false);
 	if (!look.pinned && (look.usage == 0 || (news != PGSCALE_PAGE_FIRST_SEEN && news != PGSCALE_PAGE_REPLACED)))
-		(void) pgscale_sweeper_visit(partition, buf, false);
+		(void) pgscale_sweeper_visit(buf, false);
 }
 
 /* Is there a window, now that the hand is there?  One begins if enough visits are allowed. */
 static bool
-window_goes_on(PgscaleSweeperPartition *partition, int64 hand, int64 now)
+window_goes_on(int64 hand, int64 now)
 {
-	const double most = (double) WINDOW_LAPS * partition->buffers;
-	const double part = (double) partition->buffers / NBuffers;
+	const double most = (double) WINDOW_LAPS * NBuffers;
 
 	/*
 	 * the server's count of the hand's rounds wraps around, in a tiny pool
@@ -110,38 +109,38 @@ window_goes_on(PgscaleSweeperPartition *partition, int64 hand, int64 now)
 	ticked_ns = now;
 
 	if (in_window && hand - followed > NBuffers)
-		partition->coverage.missed += (int64) (part * (hand - followed));
+		pgscale_sweeper->coverage.missed += hand - followed;
 	else if (in_window && allowed > 0)
 		return true;
 	in_window = allowed >= most;
 	if (in_window)
 	{
-		partition->counts.unobserved += (uint64) (part * Max(hand - followed, 0));
-		followed = pgscale_sweeper_into_partition(partition, hand);
+		pgscale_sweeper->counts.unobserved += (uint64) Max(hand - followed, 0);
+		followed = hand;
 		lap_end = hand + NBuffers;
 	}
 	return in_window;
 }
 
 bool
-pgscale_sweeper_observe(PgscaleSweeperPartition *partition)
+pgscale_sweeper_observe(void)
 {
 	const int64 hand = (int64) pgscale_buffers_hand();
 	const int64 upto = pgscale_sweeper_passed(hand);
 	const int64 now = pgscale_timer_clock();
 	const bool	fast = (double) (hand - hand_before) * PACE_NS > (double) NBuffers / PACE_PART * (now - ticked_ns);
 
-	Assert(partition->observing && partition->policy == PGSCALE_SWEEPER_CLOCK);
+	Assert(pgscale_sweeper->observing && pgscale_sweeper->policy == PGSCALE_SWEEPER_CLOCK);
 	hand_before = hand;
-	if (!window_goes_on(partition, hand, now))
+	if (!window_goes_on(hand, now))
 		return false;
 	for (int n = 0; followed < upto && !pgscale_sweeper_long_enough(n); n++)
 	{
-		observe_buffer(partition, pgscale_sweeper_buffer_at(followed), followed >= lap_end);
-		partition->counts.observed++;
-		partition->coverage.seen++;
+		observe_buffer(pgscale_sweeper_buffer_at(followed), followed >= lap_end);
+		pgscale_sweeper->counts.observed++;
+		pgscale_sweeper->coverage.seen++;
 		allowed--;
-		followed = pgscale_sweeper_into_partition(partition, followed + 1);
+		followed++;
 	}
 	return fast || followed < upto;
 }

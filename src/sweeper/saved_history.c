@@ -10,17 +10,16 @@
  * the hash of their names, which is the server's own and the same at each start.  A page
  * of a relation that was dropped meanwhile takes a place until others need it.
  *
- * A sweeper writes its file when it ends, in whatever way but a crash; at a shutdown, what
+ * The sweeper writes the file when it ends, in whatever way but a crash; at a shutdown, what
  * the last sessions do after that is missing.  Of the pages those with the highest
  * scores are kept, at most one for each buffer, and MOST_PAGES in all.  The pages are
  * walked twice: first to find the score from which on there is room, then to write them.
  *
- * The sweeper reads its file once, when it starts, and removes it.  The postmaster
- * removes the files that no sweeper will read.  A file of another major version, format,
- * shared_buffers or number of sweepers, or a damaged one, is ignored: the sweeper starts
- * without a history, the log has the reason, and so has pgscale.replacement_stats.  A
- * checksum does not prove who wrote a file, but whatever its pages and scores are, they
- * only make a choice worse.
+ * The sweeper reads the file once, when it starts, and removes it.  The postmaster
+ * removes it if the sweeper is off.  A file of another major version, format or
+ * shared_buffers, or a damaged one, is ignored: the sweeper starts without a history,
+ * the log has the reason, and so has pgscale.replacement_stats.  A checksum does not prove
+ * who wrote a file, but whatever its pages and scores are, they only make a choice worse.
  *
  * Failure: a sweeper that ends while it reads has removed nothing, and writes nothing.
  *
@@ -47,12 +46,12 @@
 #include "sweeper/saved_history.h"
 #include "sweeper/sweeper.h"
 
-#define SAVED_FILE		PGSTAT_STAT_PERMANENT_DIRECTORY "/pgscale_sweeper_%d.stat"
+#define SAVED_FILE		PGSTAT_STAT_PERMANENT_DIRECTORY "/pgscale_sweeper.stat"
 
 /* To be changed with the format of the header or of a page, and with what a page's hash stands for. */
-#define SAVED_FORMAT	0x70677369
+#define SAVED_FORMAT	0x7067736a
 
-/* Of all sweepers: 128 MB. */
+/* 128 MB. */
 #define MOST_PAGES		(16 * 1024 * 1024)
 
 /* Pages to copy at a time. */
@@ -69,17 +68,14 @@ typedef struct SavedHeader
 	uint32		block_size;
 	uint32		hash;			/* of a certain page: is that the same here? */
 	uint32		buffers;		/* of the server */
-	uint32		workers;
-	uint32		worker;			/* this one, from 0 */
 	int32		choice;			/* that is preferred */
 	uint32		pages;
-	uint32		unused;
 } SavedHeader;
 
 /* Where a walk through the pages is. */
 typedef struct SavedWalk
 {
-	int			buf;			/* of the partition */
+	int			buf;
 	uint32		departed;
 } SavedWalk;
 
@@ -93,12 +89,6 @@ typedef struct SavedCut
 /* Has this sweeper read its file? */
 static bool history_read = false;
 
-static void
-name_file(int number, char *name)
-{
-	snprintf(name, MAXPGPATH, SAVED_FILE, number + 1);
-}
-
 /* The hash of a page that no server has. */
 static uint32
 hash_of_one_page(void)
@@ -111,7 +101,7 @@ hash_of_one_page(void)
 }
 
 static SavedHeader
-saved_header(const PgscaleSweeperPartition *partition)
+saved_header(void)
 {
 	SavedHeader header;
 
@@ -121,20 +111,18 @@ saved_header(const PgscaleSweeperPartition *partition)
 	header.block_size = BLCKSZ;
 	header.hash = hash_of_one_page();
 	header.buffers = NBuffers;
-	header.workers = pgscale_sweeper_count();
-	header.worker = partition->number;
 	return header;
 }
 
 /* The next pages, those in buffers first.  Returns their number, 0 at the end. */
 static int
-next_pages(const PgscaleSweeperPartition *partition, SavedWalk *walk, PgscaleSweeperRemembered *pages)
+next_pages(SavedWalk *walk, PgscaleSweeperRemembered *pages)
 {
-	const PgscaleSweeperPolicy *policy = pgscale_sweeper_policy(partition);
+	const PgscaleSweeperPolicy *policy = pgscale_sweeper_policy();
 	const PgscaleSweeperMemory *memory = &pgscale_sweeper_memory;
 	int			n = 0;
 
-	for (; walk->buf < partition->buffers && n < CHUNK; walk->buf++)
+	for (; walk->buf < NBuffers && n < CHUNK; walk->buf++)
 		if (memory->pages[walk->buf].known)
 		{
 			pages[n].page = memory->pages[walk->buf].hash;
@@ -155,7 +143,7 @@ class_of_score(float score)
 
 /* Finds the best pages, at most that many.  Returns their number. */
 static uint32
-find_saved_cut(const PgscaleSweeperPartition *partition, uint32 most, SavedCut *cut)
+find_saved_cut(uint32 most, SavedCut *cut)
 {
 	PgscaleSweeperRemembered pages[CHUNK];
 	uint32		counts[CLASSES] = {0};
@@ -163,7 +151,7 @@ find_saved_cut(const PgscaleSweeperPartition *partition, uint32 most, SavedCut *
 	uint32		above = 0;
 	int			n;
 
-	while ((n = next_pages(partition, &walk, pages)) > 0)
+	while ((n = next_pages(&walk, pages)) > 0)
 		for (int i = 0; i < n; i++)
 			counts[class_of_score(pages[i].score)]++;
 
@@ -194,29 +182,27 @@ keep_best(PgscaleSweeperRemembered *pages, int n, SavedCut *cut)
 }
 
 void
-pgscale_sweeper_saved_write(const PgscaleSweeperPartition *partition)
+pgscale_sweeper_saved_write(void)
 {
-	SavedHeader header = saved_header(partition);
+	SavedHeader header = saved_header();
 	PgscaleSweeperRemembered pages[CHUNK];
 	SavedWalk	walk = {0};
 	SavedCut	cut;
 	PgscaleSweeperPolicyReport report;
 	PgscaleSavedFile file;
-	char		name[MAXPGPATH];
 	int			n;
 
 	if (!history_read)
 		return;
-	pgscale_sweeper_policy_report(partition, &report);
+	pgscale_sweeper_policy_report(&report);
 	header.choice = report.preferred;
-	header.pages = find_saved_cut(partition, Min(partition->buffers, MOST_PAGES / pgscale_sweeper_count()), &cut);
+	header.pages = find_saved_cut(Min(NBuffers, MOST_PAGES), &cut);
 	if (header.pages == 0)
 		return;
 
-	name_file(partition->number, name);
-	pgscale_saved_begin(&file, name);
+	pgscale_saved_begin(&file, SAVED_FILE);
 	pgscale_saved_put(&file, &header, sizeof(header));
-	while ((n = next_pages(partition, &walk, pages)) > 0)
+	while ((n = next_pages(&walk, pages)) > 0)
 		pgscale_saved_put(&file, pages, keep_best(pages, n, &cut) * sizeof(*pages));
 	(void) pgscale_saved_end(&file, LOG, NULL);
 }
@@ -233,17 +219,9 @@ remove_if_there(const char *name)
 void
 pgscale_sweeper_saved_startup(void)
 {
-	char		name[MAXPGPATH];
-	char		temp[MAXPGPATH + 4];
-
-	for (int i = 0; i < PGSCALE_SWEEPER_MAX_WORKERS; i++)
-	{
-		name_file(i, name);
-		snprintf(temp, sizeof(temp), "%s.tmp", name);
-		remove_if_there(temp);
-		if (i >= pgscale_sweeper_count() || !pgscale_sweeper_wanted())
-			remove_if_there(name);
-	}
+	remove_if_there(SAVED_FILE ".tmp");
+	if (!pgscale_sweeper_wanted())
+		remove_if_there(SAVED_FILE);
 }
 
 /* Between two chunks. */
@@ -257,9 +235,9 @@ saved_interrupts(void)
 
 /* Is the header what this sweeper would have written?  Else why not. */
 static const char *
-check_header(const PgscaleSavedFile *file, const PgscaleSweeperPartition *partition, const SavedHeader *header)
+check_header(const PgscaleSavedFile *file, const SavedHeader *header)
 {
-	const SavedHeader own = saved_header(partition);
+	const SavedHeader own = saved_header();
 
 	if (header->format != own.format)
 		return "its format is not this version's";
@@ -269,23 +247,21 @@ check_header(const PgscaleSavedFile *file, const PgscaleSweeperPartition *partit
 		return "a server that was built otherwise wrote it";
 	if (header->buffers != own.buffers)
 		return "shared_buffers was another";
-	if (header->workers != own.workers || header->worker != own.worker)
-		return "it is of another sweeper, or pgscale.sweeper_workers was another";
-	if (header->pages > partition->buffers || file->left != (uint64) header->pages * sizeof(PgscaleSweeperRemembered))
+	if (header->pages > NBuffers || file->left != (uint64) header->pages * sizeof(PgscaleSweeperRemembered))
 		return "its size is wrong";
 	return header->choice >= 0 && header->choice < PGSCALE_SWEEPER_CANDIDATES ? NULL : "it has a choice that cannot be";
 }
 
 /* Has the policy remember all pages.  What a server wrote has no scores that cannot be; another one's are left out. */
 static void
-restore_saved(PgscaleSavedFile *file, PgscaleSweeperPartition *partition, const SavedHeader *header)
+restore_saved(PgscaleSavedFile *file, const SavedHeader *header)
 {
-	const PgscaleSweeperPolicy *policy = pgscale_sweeper_policy(partition);
+	const PgscaleSweeperPolicy *policy = pgscale_sweeper_policy();
 	PgscaleSweeperRemembered pages[CHUNK];
 	uint32		n;
 
 	policy->resume(pgscale_sweeper_memory.policy, header->choice);
-	partition->restored = 0;
+	pgscale_sweeper->restored = 0;
 	for (uint32 left = header->pages; left > 0; left -= n)
 	{
 		saved_interrupts();
@@ -298,28 +274,26 @@ restore_saved(PgscaleSavedFile *file, PgscaleSweeperPartition *partition, const 
 			if (!(fabsf(pages[i].score) <= PGSCALE_SWEEPER_SCORE_MOST))
 				continue;
 			policy->remember(pgscale_sweeper_memory.policy, &pages[i]);
-			partition->restored++;
+			pgscale_sweeper->restored++;
 		}
 	}
 }
 
 void
-pgscale_sweeper_saved_read(PgscaleSweeperPartition *partition)
+pgscale_sweeper_saved_read(void)
 {
 	PgscaleSavedFile file;
 	SavedHeader header;
-	char		name[MAXPGPATH];
 
-	name_file(partition->number, name);
-	partition->restore_problem[0] = '\0';
-	if (pgscale_saved_open(&file, name, saved_interrupts))
+	pgscale_sweeper->restore_problem[0] = '\0';
+	if (pgscale_saved_open(&file, SAVED_FILE, saved_interrupts))
 	{
 		if (pgscale_saved_get(&file, &header, sizeof(header)))
-			file.problem = check_header(&file, partition, &header);
+			file.problem = check_header(&file, &header);
 		if (file.problem == NULL)
-			restore_saved(&file, partition, &header);
+			restore_saved(&file, &header);
 		if (file.problem)
-			strlcpy(partition->restore_problem, file.problem, sizeof(partition->restore_problem));
+			strlcpy(pgscale_sweeper->restore_problem, file.problem, sizeof(pgscale_sweeper->restore_problem));
 		pgscale_saved_close(&file, true, "The sweeper starts without a history.", NULL);
 	}
 	history_read = true;

@@ -12,18 +12,18 @@
 
 #include "postgres.h"
 
-#include "sweeper/partitions.h"
+#include "sweeper/shared.h"
 
-/* In the postmaster, when shared memory has been set up: removes files that will not be read. */
+/* In the postmaster, when shared memory has been set up: removes the file if it will not be read. */
 extern void pgscale_sweeper_saved_startup(void);
 
-/* In a sweeper, when its policy has begun: has it go on with what the one before knew, and removes the file. */
-extern void pgscale_sweeper_saved_read(PgscaleSweeperPartition *partition);
+/* In the sweeper, when its policy has begun: has it go on with what the one before knew, and removes the file. */
+extern void pgscale_sweeper_saved_read(void);
 
 /*
- * In a sweeper that ends: writes what its policy remembers, if anything.  If it has not read
+ * In the sweeper, when it ends: writes what its policy remembers, if anything.  If it has not read
  * the file of the one before, that one stays.
  */
-extern void pgscale_sweeper_saved_write(const PgscaleSweeperPartition *partition);
+extern void pgscale_sweeper_saved_write(void);
 
 #endif							/* PGSCALE_SWEEPER_SAVED_HISTORY_H */

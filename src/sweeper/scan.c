@@ -5,9 +5,9 @@
  *
  * The sweep never waits, not even for a write.  A clean victim is offered to the
  * backends at once.  A dirty one goes to the writers, with its dirty neighbours, and is
- * offered when it comes back.  Either may have been used meanwhile; then it stays.  A
- * supply (supply/supply.h) passes buffers to the backends, and sees what they do.  The
- * sweep has a hand of its own, and a policy that ranks the page in each buffer.
+ * offered when it comes back.  Either may have been used meanwhile; then it stays.  The
+ * supply (supply.h) passes buffers to the backends, and sees what they do.  The sweep has
+ * a hand of its own, and a policy that ranks the page in each buffer.
  *
  * Queued and running writes count as future stock, but only while the writers make
  * progress.  If none can start, or all hang in a write, the sweep takes only clean
@@ -37,7 +37,7 @@
 #include "sweeper/keep.h"
 #include "sweeper/known_pages.h"
 #include "sweeper/standing_set.h"
-#include "sweeper/supply/supply.h"
+#include "sweeper/supply.h"
 #include "sweeper/sweeper.h"
 
 
@@ -101,16 +101,6 @@
 /* Writers that have not worked on the queue for that long are stuck. */
 #define STUCK_NS		(2000 * NS_PER_MS)
 
-static const PgscaleSweeperSupply *const supplies[] = {
-#if PGSCALE_FREELIST
-	[PGSCALE_SWEEPER_FREELIST] = &pgscale_sweeper_freelist,
-#endif
-	[PGSCALE_SWEEPER_WINDOW] = &pgscale_sweeper_window
-};
-
-static PgscaleSweeperPartition *mine = NULL;
-static const PgscaleSweeperSupply *supply = NULL;
-static int	wanted_mode;
 static int	wanted_policy;
 static int	hand = 0;
 static bool refilling = false;
@@ -129,35 +119,31 @@ static int64 progress_ns = 0;	/* when they last got on */
 static PgscaleSweeperRun *runs = NULL;
 
 void
-pgscale_sweeper_scan_init(PgscaleSweeperPartition *partition)
+pgscale_sweeper_scan_init(void)
 {
-	mine = partition;
 	dirty_fraction = found = 0;
-	may_pass = (double) PASS_LAPS * partition->buffers;
-	pgscale_sweeper_set_init(partition->first, partition->buffers, Max(Min(partition->buffers / SET_PART, SET_MOST), 1));
+	may_pass = (double) PASS_LAPS * NBuffers;
+	pgscale_sweeper_set_init(Max(Min(NBuffers / SET_PART, SET_MOST), 1));
 	runs = MemoryContextAlloc(TopMemoryContext, PGSCALE_RUNS_QUEUED * sizeof(PgscaleSweeperRun));
 }
 
 static void
-scan_as_wanted(PgscaleSweeperPartition *partition, bool observe)
+scan_as_wanted(bool observe)
 {
 	/* what the server does while it is left to itself */
 	const int	policy = observe ? PGSCALE_SWEEPER_CLOCK : wanted_policy;
 
-	supply = supplies[wanted_mode];
-	partition->mode = wanted_mode;
-	if (partition->policy != policy)
-		pgscale_sweeper_policy_begin(partition, policy);
-	partition->observing = observe;
+	if (pgscale_sweeper->policy != policy)
+		pgscale_sweeper_policy_begin(policy);
+	pgscale_sweeper->observing = observe;
 }
 
 void
-pgscale_sweeper_scan_settings(PgscaleSweeperPartition *partition, int mode, int policy)
+pgscale_sweeper_scan_settings(int policy)
 {
-	wanted_mode = mode;
 	wanted_policy = policy;
-	if (!supply)
-		scan_as_wanted(partition, partition->observing);
+	if (pgscale_sweeper->policy == PGSCALE_SWEEPER_NO_POLICY)
+		scan_as_wanted(pgscale_sweeper->observing);
 }
 
 bool
@@ -177,52 +163,50 @@ pgscale_sweeper_long_enough(int n)
 static bool
 set_has_room(void)
 {
-	const int	buffers = mine->buffers;
-
-	return pgscale_sweeper_set_lacks(Min(Max(dirty_fraction, (double) SET_LEAST * SET_PART / buffers), 1));
+	return pgscale_sweeper_set_lacks(Min(Max(dirty_fraction, (double) SET_LEAST * SET_PART / NBuffers), 1));
 }
 
 static bool
 is_unused(int buf, const PgscaleBuffer *look, const PgscalePage *page)
 {
-	return supply->rank(mine, buf, look, page) == 0;
+	return pgscale_sweeper_supply_rank(buf, look, page) == 0;
 }
 
 /* The next page that a writer has cleaned, if any. */
 static bool
-take_written(PgscaleSweeperPartition *partition, int writer, PgscaleSweeperSwept *swept)
+take_written(int writer, PgscaleSweeperSwept *swept)
 {
 	bool		lost = false;
 	bool		taken = pgscale_sweeper_take_written(&pgscale_sweeper_memory.queues->written[writer], swept, &lost);
 
-	partition->counts.errors += lost;
+	pgscale_sweeper->counts.errors += lost;
 	return taken;
 }
 
 /* Supplies what the writers have cleaned. */
 static void
-take_back(PgscaleSweeperPartition *partition)
+take_back(void)
 {
-	const uint8 most = pgscale_sweeper_policy(partition)->neighbour_rank(pgscale_sweeper_memory.policy, partition->writes_short);
+	const uint8 most = pgscale_sweeper_policy()->neighbour_rank(pgscale_sweeper_memory.policy, pgscale_sweeper->writes_short);
 	PgscaleSweeperSwept swept;
 
 	for (int i = 0; i < PGSCALE_SWEEPER_MAX_WRITERS; i++)
-		for (int n = 0; n < PGSCALE_PAGES_WRITTEN && take_written(partition, i, &swept); n++)
+		for (int n = 0; n < PGSCALE_PAGES_WRITTEN && take_written(i, &swept); n++)
 		{
 			/* of a kept relation no page leaves as a neighbour */
 			const bool	neighbours = pgscale_sweeper_kept_place(&swept.page.locator) < 0;
 
 			pgscale_sweeper_set_forget(swept.buf);
-			if (supply->offer(partition, swept.buf, &swept.page, neighbours ? most : 0))
-				partition->counts.supplied_written++;
+			if (pgscale_sweeper_supply_offer(swept.buf, &swept.page, neighbours ? most : 0))
+				pgscale_sweeper->counts.supplied_written++;
 		}
 }
 
 /* Do the writers that have pages to write do nothing? */
 static bool
-writers_stuck(const PgscaleSweeperPartition *partition, int pending, int64 now)
+writers_stuck(int pending, int64 now)
 {
-	const PgscaleSweeperWriteCounts write = pgscale_sweeper_write_counts(partition);
+	const PgscaleSweeperWriteCounts write = pgscale_sweeper_write_counts();
 	const uint64 done = write.written + write.skipped_pinned + write.skipped_locked + write.skipped_wal + write.skipped_changed;
 
 	if (pending == 0 || done != done_before)
@@ -233,7 +217,7 @@ writers_stuck(const PgscaleSweeperPartition *partition, int pending, int64 now)
 
 /* Queues them, while there is room. */
 static void
-hand_to_writers(PgscaleSweeperPartition *partition, int nruns)
+hand_to_writers(int nruns)
 {
 	for (int i = 0; i < nruns; i++)
 		if (!pgscale_sweeper_put_run(pgscale_sweeper_memory.queues, &runs[i]))
@@ -242,7 +226,7 @@ hand_to_writers(PgscaleSweeperPartition *partition, int nruns)
 
 /* Has that many pages of the standing set written.  Returns their number. */
 static int
-sweeper_write(PgscaleSweeperPartition *partition, int pages)
+sweeper_write(int pages)
 {
 	const int	room = PGSCALE_RUNS_QUEUED - (int) pgscale_sweeper_queued_runs(pgscale_sweeper_memory.queues);
 	const int	nruns = pgscale_sweeper_set_choose(pages, is_unused, PGSCALE_RUN_MAX, CHOOSE_NS, runs, room);
@@ -250,35 +234,35 @@ sweeper_write(PgscaleSweeperPartition *partition, int pages)
 
 	for (int i = 0; i < nruns; i++)
 		chosen += runs[i].pages;
-	hand_to_writers(partition, nruns);
+	hand_to_writers(nruns);
 	pgscale_sweeper_set_refresh(REFRESH_TIMES * chosen, is_unused, PGSCALE_RUN_MAX, CHOOSE_NS);
 	return chosen;
 }
 
 /* A victim was found.  Returns how many pages it looked up. */
 static int
-sweeper_found(PgscaleSweeperPartition *partition, int buf, const PgscaleBuffer *look, const PgscalePage *page, int *lacking)
+sweeper_found(int buf, const PgscaleBuffer *look, const PgscalePage *page, int *lacking)
 {
 	/*
 	 * A clean one that is not offered stays, and counts in each lap.  So more
 	 * clean ones are supplied and fewer dirty ones written than by their
 	 * numbers.  Where each counts once, a write serves 1.9 transactions
-	 * instead of 2.1: mode window, uniform keys, bench/sweeper skewed.
+	 * instead of 2.1: uniform keys, bench/sweeper skewed.
 	 */
 	found = Min(found + 1, DIRTY_MEMORY);
 	dirty_fraction += (look->dirty - dirty_fraction) / found;
 	if (look->dirty)
 	{
-		if (partition->stuck || !set_has_room())
+		if (pgscale_sweeper->stuck || !set_has_room())
 			return 0;
-		supply->show(partition, buf, look);
-		partition->counts.queued++;
+		pgscale_sweeper_supply_show(buf, look);
+		pgscale_sweeper->counts.queued++;
 		return pgscale_sweeper_set_add(buf, page, PGSCALE_RUN_MAX);
 	}
-	if (*lacking > 0 && supply->offer(partition, buf, page, 0))
+	if (*lacking > 0 && pgscale_sweeper_supply_offer(buf, page, 0))
 	{
 		pgscale_sweeper_set_forget(buf);
-		partition->counts.supplied_clean++;
+		pgscale_sweeper->counts.supplied_clean++;
 		(*lacking)--;
 	}
 	return 0;
@@ -290,21 +274,21 @@ sweeper_found(PgscaleSweeperPartition *partition, int buf, const PgscaleBuffer *
  * part of the victims are dirty.
  */
 static bool
-sweep_goes_on(const PgscaleSweeperPartition *partition, int lacking)
+sweep_goes_on(int lacking)
 {
-	if (lacking > 0 && (partition->stuck || set_has_room()))
+	if (lacking > 0 && (pgscale_sweeper->stuck || set_has_room()))
 		return true;
-	return may_pass > 0 && (lacking > 0 || (!partition->stuck && pgscale_sweeper_set_lacks(dirty_fraction)));
+	return may_pass > 0 && (lacking > 0 || (!pgscale_sweeper->stuck && pgscale_sweeper_set_lacks(dirty_fraction)));
 }
 
 /* A visit: may the page leave?  A kept one does not.  Place: see pgscale_sweeper_kept_met(). */
 static bool
-visit_may_leave(PgscaleSweeperPartition *partition, int buf, int place)
+visit_may_leave(int buf, int place)
 {
-	const uint8 rank = pgscale_sweeper_visit(partition, buf, place >= 0);
+	const uint8 rank = pgscale_sweeper_visit(buf, place >= 0);
 
 	if (rank == 0 && place >= 0)
-		pgscale_sweeper_kept_stayed(partition, place);
+		pgscale_sweeper_kept_stayed(place);
 	return rank == 0 && place < 0;
 }
 
@@ -313,46 +297,37 @@ visit_may_leave(PgscaleSweeperPartition *partition, int buf, int place)
  * full.  Returns the number still missing.
  */
 static int
-sweeper_sweep(PgscaleSweeperPartition *partition, int lacking)
+sweeper_sweep(int lacking)
 {
 	int			looked_up = 0;
 
 	if (lacking > 0)
-		hand = supply->onward(partition, hand, dirty_fraction);
-	Assert(hand >= 0 && hand < partition->buffers);
-	for (int i = 0; i < partition->buffers && sweep_goes_on(partition, lacking) && !pgscale_sweeper_long_enough(i + looked_up); i++)
+		hand = pgscale_sweeper_supply_onward(hand, dirty_fraction);
+	Assert(hand >= 0 && hand < NBuffers);
+	for (int i = 0; i < NBuffers && sweep_goes_on(lacking) && !pgscale_sweeper_long_enough(i + looked_up); i++)
 	{
-		const int	buf = partition->first + hand;
+		const int	buf = hand;
 		PgscaleBuffer look;
 		PgscalePage page;
 		int			rank;
 		int			place;
 
-		hand = (hand + 1) % partition->buffers;
-		partition->counts.scanned++;
+		hand = (hand + 1) % NBuffers;
+		pgscale_sweeper->counts.scanned++;
 		may_pass--;
 
-		if (!pgscale_buffer_read(buf, &look, &page))
-		{
-			if (lacking > 0 && supply->offer_empty(partition, buf))
-			{
-				partition->counts.supplied_clean++;
-				lacking--;
-			}
+		if (!pgscale_buffer_read(buf, &look, &page) || look.busy)
 			continue;
-		}
-		if (look.busy)
-			continue;
-		place = pgscale_sweeper_kept_files > 0 ? pgscale_sweeper_kept_met(partition, &page.locator) : -1;
-		rank = supply->rank(partition, buf, &look, &page);
+		place = pgscale_sweeper_kept_files > 0 ? pgscale_sweeper_kept_met(&page.locator) : -1;
+		rank = pgscale_sweeper_supply_rank(buf, &look, &page);
 		if (rank < 0 || (pgscale_sweeper_set_skip(buf) && look.dirty && rank == 0) || look.pinned)
 			continue;
-		if (visit_may_leave(partition, buf, place))
-			looked_up += sweeper_found(partition, buf, &look, &page, &lacking);
+		if (visit_may_leave(buf, place))
+			looked_up += sweeper_found(buf, &look, &page, &lacking);
 		else
 		{
-			supply->show(partition, buf, &look);
-			partition->counts.decremented++;
+			pgscale_sweeper_supply_show(buf, &look);
+			pgscale_sweeper->counts.decremented++;
 		}
 	}
 	return lacking;
@@ -363,126 +338,102 @@ sweeper_sweep(PgscaleSweeperPartition *partition, int lacking)
  * the victims, because clean ones are worth as much as cache.
  */
 static void
-sweeper_refill(PgscaleSweeperPartition *partition, int lacking)
+sweeper_refill(int lacking)
 {
 	Assert(lacking > 0);
-	if (!partition->stuck)
-		lacking -= sweeper_write(partition, (int) ceil(lacking * dirty_fraction));
+	if (!pgscale_sweeper->stuck)
+		lacking -= sweeper_write((int) ceil(lacking * dirty_fraction));
 	give_up_ns = pgscale_timer_clock() + SCAN_NS;	/* choosing has its own
 													 * limit */
-	lacking = sweeper_sweep(partition, lacking);
-	if (!partition->stuck && lacking > 0)
-		(void) sweeper_write(partition, lacking);
+	lacking = sweeper_sweep(lacking);
+	if (!pgscale_sweeper->stuck && lacking > 0)
+		(void) sweeper_write(lacking);
 }
 
 /* So many buffers were taken since the last tick.  Returns how many the next ticks will take. */
 static int
-follow_rate(PgscaleSweeperPartition *partition, double taken, int64 now)
+follow_rate(double taken, int64 now)
 {
 	const double s = Max((now - rated_ns) / (double) NS_PER_S, 1e-6);
 	const double part = Min(s / RATE_S, 1);
 
 	rated_ns = now;
 	rate += (taken / s - rate) * part;
-	pgscale_sweeper_policy(partition)->pass(pgscale_sweeper_memory.policy, Max(Min(PASS_A_SECOND / Max(rate, 1), PGSCALE_SWEEPER_PASS_MOST), PASS_LEAST));
-	return (int) Min(REFILL_TICKS * rate * s, (double) partition->high);
+	pgscale_sweeper_policy()->pass(pgscale_sweeper_memory.policy,
+								   Max(Min(PASS_A_SECOND / Max(rate, 1), PGSCALE_SWEEPER_PASS_MOST), PASS_LEAST));
+	return (int) Min(REFILL_TICKS * rate * s, (double) pgscale_sweeper->high);
 }
 
 /* One more tick. */
 static void
-follow_shortage(PgscaleSweeperPartition *partition, bool starved)
+follow_shortage(bool starved)
 {
 	starved_fraction += (starved - starved_fraction) / SHORT_TICKS;
-	partition->writes_short = starved_fraction > (partition->writes_short ? SHORT_OVER : SHORT_FRACTION) && dirty_fraction >= SHORT_DIRTY;
-	pgscale_sweeper_set_order(partition->writes_short);
-}
-
-/*
- * Is the stock short, with the buffers that are ready or coming?  Of the list that all
- * sweepers fill, what was put there last is taken first.  A sweeper that looked at its own
- * buffers alone would fill it up above those of the others, which were never taken then.
- */
-static bool
-stock_is_short(const PgscaleSweeperPartition *partition, int coming, bool starved)
-{
-	int			have = coming;
-	int			need = partition->needed;
-
-	if (partition->mode != PGSCALE_SWEEPER_FREELIST || starved)
-		return have < need;
-	for (int i = 0; i < pgscale_sweeper_count(); i++)
-	{
-		const PgscaleSweeperPartition *other = pgscale_sweeper_partition(i);
-
-		if (other == partition || other->state != PGSCALE_SWEEPER_WORKING)
-			continue;
-		have += other->ready;
-		need += other->needed;
-	}
-	return coming < partition->high && have < need;
+	pgscale_sweeper->writes_short = dirty_fraction >= SHORT_DIRTY &&
+		starved_fraction > (pgscale_sweeper->writes_short ? SHORT_OVER : SHORT_FRACTION);
+	pgscale_sweeper_set_order(pgscale_sweeper->writes_short);
 }
 
 bool
-pgscale_sweeper_scan(PgscaleSweeperPartition *partition)
+pgscale_sweeper_scan(void)
 {
 	const int64 now = pgscale_timer_clock();
-	const int	pending = pgscale_sweeper_pending(partition, pgscale_sweeper_memory.queues);
-	const uint64 gone = partition->counts.consumed + partition->counts.reused;
-	const uint64 starved = partition->counts.starved;
+	const int	pending = pgscale_sweeper_pending(pgscale_sweeper_memory.queues);
+	const uint64 gone = pgscale_sweeper->counts.consumed + pgscale_sweeper->counts.reused;
+	const uint64 starved = pgscale_sweeper->counts.starved;
 	bool		demand;
 	int			coming;
 	int			soon;
 	double		taken;
 
-	Assert(partition == mine);
-	if ((supply != supplies[wanted_mode] || partition->policy != wanted_policy || partition->observing) && !pgscale_sweeper_rest(partition, false))
+	if ((pgscale_sweeper->policy != wanted_policy || pgscale_sweeper->observing) && !pgscale_sweeper_rest(false))
 		return true;
 	give_up_ns = now + SCAN_NS;
-	pgscale_sweeper_kept_refresh(partition);
-	partition->stuck = writers_stuck(partition, pending, now);
-	demand = supply->follow(partition);
-	follow_shortage(partition, partition->counts.starved != starved);
-	take_back(partition);
-	partition->ready = supply->ready(partition);
+	pgscale_sweeper_kept_refresh();
+	pgscale_sweeper->stuck = writers_stuck(pending, now);
+	demand = pgscale_sweeper_supply_follow();
+	follow_shortage(pgscale_sweeper->counts.starved != starved);
+	take_back();
+	pgscale_sweeper->ready = pgscale_sweeper_supply_ready();
 
-	taken = (double) (partition->counts.consumed + partition->counts.reused - gone);
-	soon = follow_rate(partition, taken, now);
-	partition->needed = Max(partition->low, soon);
-	may_pass += (partition->writes_short ? PASS_TIMES_SHORT : PASS_TIMES) * taken;
-	may_pass = Max(Min(may_pass, (double) PASS_LAPS * partition->buffers), -(double) partition->buffers);
-	coming = partition->ready + (partition->stuck ? 0 : pending);
-	if (stock_is_short(partition, coming, partition->counts.starved != starved))
+	taken = (double) (pgscale_sweeper->counts.consumed + pgscale_sweeper->counts.reused - gone);
+	soon = follow_rate(taken, now);
+	pgscale_sweeper->needed = Max(pgscale_sweeper->low, soon);
+	may_pass += (pgscale_sweeper->writes_short ? PASS_TIMES_SHORT : PASS_TIMES) * taken;
+	may_pass = Max(Min(may_pass, (double) PASS_LAPS * NBuffers), -(double) NBuffers);
+	coming = pgscale_sweeper->ready + (pgscale_sweeper->stuck ? 0 : pending);
+	if (coming < pgscale_sweeper->needed)
 		refilling = true;
-	else if (coming >= partition->high)
+	else if (coming >= pgscale_sweeper->high)
 		refilling = false;
-	if (refilling && !supply->full(partition))
-		sweeper_refill(partition, partition->high - coming);
-	else if (partition->writes_short && taken > 0)
-		(void) sweeper_sweep(partition, 0);
+	if (refilling)
+		sweeper_refill(pgscale_sweeper->high - coming);
+	else if (pgscale_sweeper->writes_short && taken > 0)
+		(void) sweeper_sweep(0);
 
 	give_up_ns = pgscale_timer_clock() + SCAN_NS;
-	supply->guard(partition);
+	pgscale_sweeper_supply_guard();
 	return demand;
 }
 
 bool
-pgscale_sweeper_rest(PgscaleSweeperPartition *partition, bool observe)
+pgscale_sweeper_rest(bool observe)
 {
 	PgscaleSweeperSwept swept;
 	bool		left;
 
 	give_up_ns = pgscale_timer_clock() + SCAN_NS;
-	refilling = partition->writes_short = false;
+	refilling = pgscale_sweeper->writes_short = false;
 	starved_fraction = 0;
-	may_pass = (double) PASS_LAPS * partition->buffers;
+	may_pass = (double) PASS_LAPS * NBuffers;
 	progress_ns = give_up_ns;
-	partition->stuck = false;
+	pgscale_sweeper->stuck = false;
 	for (int i = 0; i < PGSCALE_SWEEPER_MAX_WRITERS; i++)
-		for (int n = 0; n < PGSCALE_PAGES_WRITTEN && take_written(partition, i, &swept); n++)
+		for (int n = 0; n < PGSCALE_PAGES_WRITTEN && take_written(i, &swept); n++)
 			pgscale_sweeper_set_forget(swept.buf);
-	left = supply->leave(partition);
+	left = pgscale_sweeper_supply_leave();
 	if (left)
-		scan_as_wanted(partition, observe);
-	partition->ready = supply->ready(partition);
+		scan_as_wanted(observe);
+	pgscale_sweeper->ready = pgscale_sweeper_supply_ready();
 	return left;
 }

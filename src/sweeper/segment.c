@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * segment.c
- *	  The memory of a sweeper that grows with the buffers.
+ *	  The memory of the sweeper that grows with the buffers.
  *
  * It is a dynamic segment, which the sweeper makes when it starts and which goes with it.
  * So a server with the sweeper off has nothing of it, whatever shared_buffers is, and can
@@ -24,6 +24,7 @@
 
 #include <math.h>
 
+#include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
@@ -43,30 +44,28 @@
 
 /* Where the parts are; bytes in all. */
 static Size
-place_parts(int buffers, int stack, char *at, PgscaleSweeperMemory *memory)
+place_parts(char *at, PgscaleSweeperMemory *memory)
 {
 	Size		most = 0;
 	Size		size;
 
 	for (int i = 0; i < PGSCALE_SWEEPER_POLICIES; i++)
-		most = Max(most, pgscale_sweeper_policies[i]->size(buffers));
+		most = Max(most, pgscale_sweeper_policies[i]->size(NBuffers));
 
 	memory->queues = (PgscaleSweeperQueues *) at;
 	size = CACHELINEALIGN(sizeof(PgscaleSweeperQueues));
 	memory->pages = (PgscaleSweeperPage *) (at + size);
-	size = add_size(size, CACHELINEALIGN(mul_size(buffers, sizeof(PgscaleSweeperPage))));
+	size = add_size(size, CACHELINEALIGN(mul_size(NBuffers, sizeof(PgscaleSweeperPage))));
 	memory->policy = at + size;
-	size = add_size(size, CACHELINEALIGN(most));
-	memory->stack = (PgscaleSweeperSupplied *) (at + size);
-	return add_size(size, mul_size(PGSCALE_FREELIST ? stack : 0, sizeof(PgscaleSweeperSupplied)));
+	return add_size(size, most);
 }
 
 Size
-pgscale_sweeper_memory_size(int buffers)
+pgscale_sweeper_memory_size(void)
 {
 	PgscaleSweeperMemory none;
 
-	return place_parts(buffers, pgscale_sweeper_stack_size(buffers), NULL, &none);
+	return place_parts(NULL, &none);
 }
 
 /* Returns NULL if there is none: the log has the reason. */
@@ -93,18 +92,18 @@ try_to_create(Size size)
 }
 
 void
-pgscale_sweeper_memory_create(PgscaleSweeperPartition *partition)
+pgscale_sweeper_memory_create(void)
 {
-	const Size	size = pgscale_sweeper_memory_size(partition->buffers);
+	const Size	size = pgscale_sweeper_memory_size();
 	const int64 began = pgscale_timer_clock();
 	PgscaleSweeperMemory *memory = &pgscale_sweeper_memory;
 	dsm_segment *segment = try_to_create(size);
 
-	partition->no_memory = segment == NULL;
+	pgscale_sweeper->no_memory = segment == NULL;
 	if (!segment)
 	{
 		/* whatever the one before did: others look at it */
-		partition->state = PGSCALE_SWEEPER_OFF;
+		pgscale_sweeper->state = PGSCALE_SWEEPER_OFF;
 		do
 		{
 			pgscale_worker_wait(LOOK_MS);
@@ -114,7 +113,7 @@ pgscale_sweeper_memory_create(PgscaleSweeperPartition *partition)
 	}
 
 	dsm_pin_mapping(segment);
-	(void) place_parts(partition->buffers, partition->stack_size, dsm_segment_address(segment), memory);
+	(void) place_parts(dsm_segment_address(segment), memory);
 	memory->segment = segment;
 	memset(memory->queues, 0, sizeof(*memory->queues));
 	pg_atomic_init_u32(&memory->queues->runs_put, 0);
@@ -124,70 +123,57 @@ pgscale_sweeper_memory_create(PgscaleSweeperPartition *partition)
 		pg_atomic_init_u32(&memory->queues->written[w].put, 0);
 		pg_atomic_init_u32(&memory->queues->written[w].taken, 0);
 	}
-	partition->stack_used = 0;
-	partition->policy = PGSCALE_SWEEPER_NO_POLICY;
+	pgscale_sweeper->policy = PGSCALE_SWEEPER_NO_POLICY;
 	pg_write_barrier();
-	partition->memory = dsm_segment_handle(segment);
+	pgscale_sweeper->memory = dsm_segment_handle(segment);
 }
 
 bool
-pgscale_sweeper_memory_attach(const PgscaleSweeperPartition *partition, PgscaleSweeperMemory *memory)
+pgscale_sweeper_memory_attach(PgscaleSweeperMemory *memory)
 {
-	const dsm_handle handle = partition->memory;
+	const dsm_handle handle = pgscale_sweeper->memory;
 
 	memory->segment = handle == DSM_HANDLE_INVALID ? NULL : dsm_attach(handle);
 	if (!memory->segment)
 		return false;
-	(void) place_parts(partition->buffers, partition->stack_size, dsm_segment_address(memory->segment), memory);
+	(void) place_parts(dsm_segment_address(memory->segment), memory);
 	return true;
 }
 
 /*
- * What the sweepers know of pages, for those who read buffers
+ * What the sweeper knows of pages, for those who read buffers
  */
 
-/* The memories of all sweepers that run, from begin() to end(). */
-static PgscaleSweeperMemory memories[PGSCALE_SWEEPER_MAX_WORKERS];
+/* Its memory, if it runs, from begin() to end(). */
+static PgscaleSweeperMemory known;
 
 static void
 worths_begin(void)
 {
-	/* those of a call that an error ended are not mapped any more */
-	memset(memories, 0, sizeof(memories));
-	for (int n = 0; n < pgscale_sweeper_count(); n++)
-		(void) pgscale_sweeper_memory_attach(pgscale_sweeper_partition(n), &memories[n]);
+	(void) pgscale_sweeper_memory_attach(&known);
 }
 
 static void
 worths_end(void)
 {
-	for (int n = 0; n < pgscale_sweeper_count(); n++)
-		if (memories[n].segment)
-			dsm_detach(memories[n].segment);
+	if (known.segment)
+		dsm_detach(known.segment);
 }
 
 /* The memory may change meanwhile; then a figure of one page is wrong, and no other. */
 static bool
 worth_of(int buf, const PgscalePage *page, PgscalePageWorth *worth)
 {
-	const PgscaleSweeperPartition *partition;
-	const PgscaleSweeperMemory *memory;
 	const PgscaleSweeperPolicy *policy;
-	int			kind;
-	int			n = 0;
+	const int	kind = pgscale_sweeper->policy; /* once: another sweeper may
+												 * begin meanwhile */
 
-	while (buf >= pgscale_sweeper_partition(n)->first + pgscale_sweeper_partition(n)->buffers)
-		n++;
-	partition = pgscale_sweeper_partition(n);
-	memory = &memories[n];
-	kind = partition->policy;	/* once: another sweeper may begin meanwhile */
-	buf -= partition->first;
-	if (!memory->segment || kind == PGSCALE_SWEEPER_NO_POLICY ||
-		!memory->pages[buf].known || memory->pages[buf].hash != pgscale_buffer_page_hash(page))
+	if (!known.segment || kind == PGSCALE_SWEEPER_NO_POLICY ||
+		!known.pages[buf].known || known.pages[buf].hash != pgscale_buffer_page_hash(page))
 		return false;
 	policy = pgscale_sweeper_policies[kind];
-	worth->score = exp2(policy->score(memory->policy, buf));
-	worth->may_leave = policy->rank(memory->policy, buf) == 0;
+	worth->score = exp2(policy->score(known.policy, buf));
+	worth->may_leave = policy->rank(known.policy, buf) == 0;
 	return true;
 }
 

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * segment.h
- *	  The memory of a sweeper that grows with the buffers.
+ *	  The memory of the sweeper that grows with the buffers.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -13,24 +13,24 @@
 #include "postgres.h"
 
 #include "base/shared_buffers.h"
-#include "sweeper/partitions.h"
+#include "sweeper/shared.h"
 
-/* Bytes that a sweeper of that many buffers takes while it runs. */
-extern Size pgscale_sweeper_memory_size(int buffers);
+/* Bytes that it takes while it runs. */
+extern Size pgscale_sweeper_memory_size(void);
 
 /*
- * In a sweeper, once: gets its memory, without any contents yet.  Where the server has
+ * In the sweeper, once: gets its memory, without any contents yet.  Where the server has
  * none, waits for a minute and ends the process.
  */
-extern void pgscale_sweeper_memory_create(PgscaleSweeperPartition *partition);
+extern void pgscale_sweeper_memory_create(void);
 
 /*
  * In any other process: maps it, for as long as the current resource owner lasts.  Returns
  * false if the sweeper does not run.
  */
-extern bool pgscale_sweeper_memory_attach(const PgscaleSweeperPartition *partition, PgscaleSweeperMemory *memory);
+extern bool pgscale_sweeper_memory_attach(PgscaleSweeperMemory *memory);
 
-/* What the sweepers know of pages. */
+/* What the sweeper knows of pages. */
 extern const PgscalePageWorths pgscale_sweeper_worths;
 
 #endif							/* PGSCALE_SWEEPER_SEGMENT_H */

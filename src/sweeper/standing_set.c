@@ -59,7 +59,7 @@
  * mostly for the worse.
  *
  * Nothing is shared: the set is memory of the sweep's process, two bytes for each
- * buffer of its partition and twelve for each candidate.
+ * buffer and twelve for each candidate.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -94,9 +94,7 @@ typedef struct Candidate
 	uint32		page_hash;
 } Candidate;
 
-static int	first = 0;			/* buffer */
-static int	buffers = 0;
-static uint8 *marks = NULL;		/* by buffer, from the first on */
+static uint8 *marks = NULL;		/* by buffer */
 static uint8 *lengths = NULL;	/* by buffer, too; 0: not known */
 static Candidate *candidates = NULL;	/* the oldest first */
 static int	used = 0;
@@ -163,24 +161,15 @@ in_file_order(const void *a, const void *b)
 }
 
 void
-pgscale_sweeper_set_init(int share_first, int share_buffers, int share_room)
+pgscale_sweeper_set_init(int candidates_room)
 {
-	Assert(share_buffers > 0 && share_room > 0);
-	first = share_first;
-	buffers = share_buffers;
-	room = share_room;
+	Assert(candidates_room > 0);
+	room = candidates_room;
 	used = turn_at = 0;
-	marks = MemoryContextAllocExtended(TopMemoryContext, buffers, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
-	lengths = MemoryContextAllocExtended(TopMemoryContext, buffers, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+	marks = MemoryContextAllocExtended(TopMemoryContext, NBuffers, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+	lengths = MemoryContextAllocExtended(TopMemoryContext, NBuffers, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
 	candidates = MemoryContextAlloc(TopMemoryContext, room * sizeof(Candidate));
 	chosen = MemoryContextAlloc(TopMemoryContext, room * sizeof(int));
-}
-
-/* Is it in this sweep's partition? */
-static bool
-is_ours(int buf)
-{
-	return buf >= first && buf < first + buffers;
 }
 
 void
@@ -198,32 +187,28 @@ pgscale_sweeper_set_lacks(double part)
 void
 pgscale_sweeper_set_forget(int buf)
 {
-	if (!is_ours(buf))
-		return;
-	marks[buf - first] &= MARK_ENTRY;
-	lengths[buf - first] = 0;
+	marks[buf] &= MARK_ENTRY;
+	lengths[buf] = 0;
 }
 
 static bool
 not_queued(int buf)
 {
-	return !is_ours(buf) || (marks[buf - first] & MARK_QUEUED) == 0;
+	return (marks[buf] & MARK_QUEUED) == 0;
 }
 
 /* Nor in a run of the limit that was looked at in this turn. */
 static bool
 not_in_full_run(int buf)
 {
-	const int	at = buf - first;
-
-	return !is_ours(buf) || ((marks[at] & MARK_QUEUED) == 0 && ((marks[at] & MARK_TURN) != turn || lengths[at] < full_length));
+	return (marks[buf] & MARK_QUEUED) == 0 && ((marks[buf] & MARK_TURN) != turn || lengths[buf] < full_length);
 }
 
 /* Is the length of its run known, from this turn? */
 static bool
-is_measured(int at)
+is_measured(int buf)
 {
-	return (marks[at] & MARK_TURN) == turn && lengths[at] > 0;
+	return (marks[buf] & MARK_TURN) == turn && lengths[buf] > 0;
 }
 
 /* Looks at the run around a page, and notes its length for all that are in it. */
@@ -234,10 +219,8 @@ look_at_run(const PgscalePage *page, int limit, bool (*may_write) (int buf), Pgs
 
 	for (int i = 0; i < n; i++)
 	{
-		const int	at = bufs[i] - first;
+		const int	at = bufs[i];
 
-		if (!is_ours(bufs[i]))
-			continue;
 		lengths[at] = Min(n, LENGTH_MAX);
 		marks[at] = (marks[at] & ~MARK_TURN) | turn;
 		run->victims += (marks[at] & MARK_CANDIDATE) != 0;
@@ -270,25 +253,24 @@ set_looked_enough(int *looked, int64 give_up)
 bool
 pgscale_sweeper_set_skip(int buf)
 {
-	const uint8 mark = marks[buf - first];
+	const uint8 mark = marks[buf];
 
-	Assert(is_ours(buf));
 	/* Still dirty when the sweep comes round again, it was skipped. */
-	marks[buf - first] &= ~MARK_QUEUED;
+	marks[buf] &= ~MARK_QUEUED;
 	return (mark & (MARK_CANDIDATE | MARK_QUEUED)) != 0;
 }
 
 int
 pgscale_sweeper_set_add(int buf, const PgscalePage *page, int limit)
 {
-	Assert(is_ours(buf) && used <= room);
+	Assert(used <= room);
 	/* An old entry would take its mark; the next choice removes that. */
-	if (used >= room || (marks[buf - first] & MARK_ENTRY))
+	if (used >= room || (marks[buf] & MARK_ENTRY))
 		return 0;
-	marks[buf - first] |= MARK_CANDIDATE | MARK_ENTRY;
+	marks[buf] |= MARK_CANDIDATE | MARK_ENTRY;
 	candidates[used].buf = buf;
 	candidates[used++].page_hash = pgscale_buffer_page_hash(page);
-	if (!longest_first || is_measured(buf - first))
+	if (!longest_first || is_measured(buf))
 		return 0;
 	return note_run(page, limit) + RUN_ENDS;
 }
@@ -299,7 +281,7 @@ still_candidate(const Candidate *c, PgscaleSweeperUnused unused, PgscalePage *pa
 {
 	PgscaleBuffer look;
 
-	if ((marks[c->buf - first] & MARK_CANDIDATE) == 0)
+	if ((marks[c->buf] & MARK_CANDIDATE) == 0)
 		return false;
 	if (!pgscale_buffer_read(c->buf, &look, page) || pgscale_buffer_page_hash(page) != c->page_hash)
 	{
@@ -308,7 +290,7 @@ still_candidate(const Candidate *c, PgscaleSweeperUnused unused, PgscalePage *pa
 	}
 	if (look.dirty && unused(c->buf, &look, page))
 		return true;
-	marks[c->buf - first] &= ~MARK_CANDIDATE;
+	marks[c->buf] &= ~MARK_CANDIDATE;
 	return false;
 }
 
@@ -329,7 +311,7 @@ set_compact(int *counts)
 	memset(counts, 0, (LENGTH_MAX + 1) * sizeof(int));
 	for (int i = 0; i < used; i++)
 	{
-		int			at = candidates[i].buf - first;
+		int			at = candidates[i].buf;
 
 		if (i == turn_at)
 			next = n;
@@ -368,7 +350,7 @@ set_longest(int pages, int *ends)
 	}
 	for (int i = 0; i < used; i++)
 	{
-		int			length = order_length(candidates[i].buf - first);
+		int			length = order_length(candidates[i].buf);
 
 		if (length >= least)
 			chosen[ends[length]++] = i;
@@ -401,18 +383,17 @@ set_choose_some(int *pages, PgscaleSweeperUnused unused, int limit, int64 give_u
 		while (i >= ends[expected])
 			expected--;
 		/* Another candidate of this run may have found it shorter just now. */
-		if (lengths[c->buf - first] < expected || !still_candidate(c, unused, &page))
+		if (lengths[c->buf] < expected || !still_candidate(c, unused, &page))
 			continue;
 
 		/* None if another is about to write it: that is its end, too. */
 		if (look_at_run(&page, limit, not_queued, run, bufs) == 0)
-			marks[c->buf - first] &= ~MARK_CANDIDATE;
+			marks[c->buf] &= ~MARK_CANDIDATE;
 		looked += run->pages + RUN_ENDS;
 		if (run->pages == 0 || Min(run->pages, LENGTH_MAX) < expected)
 			continue;
 		for (int b = 0; b < run->pages; b++)
-			if (is_ours(bufs[b]))
-				marks[bufs[b] - first] = (marks[bufs[b] - first] & ~MARK_CANDIDATE) | MARK_QUEUED;
+			marks[bufs[b]] = (marks[bufs[b]] & ~MARK_CANDIDATE) | MARK_QUEUED;
 		*pages -= run->pages;
 		nruns++;
 	}
@@ -458,11 +439,11 @@ pgscale_sweeper_set_refresh(int n, PgscaleSweeperUnused unused, int limit, int64
 			turn ^= MARK_TURN;
 		}
 		c = &candidates[turn_at++];
-		if (!still_candidate(c, unused, &page) || is_measured(c->buf - first))
+		if (!still_candidate(c, unused, &page) || is_measured(c->buf))
 			continue;
 		run_pages = note_run(&page, limit);
 		looked += run_pages + RUN_ENDS;
 		if (run_pages == 0)
-			marks[c->buf - first] &= ~MARK_CANDIDATE;
+			marks[c->buf] &= ~MARK_CANDIDATE;
 	}
 }

@@ -28,8 +28,8 @@ typedef struct PgscaleSweeperRun
 /* Is the page unused that the buffer was just seen with? */
 typedef bool (*PgscaleSweeperUnused) (int buf, const PgscaleBuffer *look, const PgscalePage *page);
 
-/* For the buffers from first on; room for that many candidates.  Call it once in a process. */
-extern void pgscale_sweeper_set_init(int first, int buffers, int room);
+/* Room for that many candidates.  Call it once in a process. */
+extern void pgscale_sweeper_set_init(int room);
 
 /*
  * What is chosen first from now on: the longest runs, or else the oldest candidates.  Then

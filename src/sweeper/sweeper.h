@@ -13,7 +13,7 @@
 #include "postgres.h"
 
 #include "pgscale.h"
-#include "sweeper/partitions.h"
+#include "sweeper/shared.h"
 
 extern const PgscaleModule pgscale_sweeper_module;
 
@@ -22,9 +22,7 @@ extern const PgscaleModule pgscale_sweeper_module;
 typedef struct PgscaleSweeperSettings
 {
 	int			use;			/* PgscaleUse */
-	int			workers;
-	int			writers;		/* of each worker */
-	int			mode;			/* PgscaleSweeperMode */
+	int			writers;
 	int			policy;			/* PgscaleSweeperPolicyKind */
 	double		high_watermark; /* fraction of shared_buffers */
 } PgscaleSweeperSettings;
@@ -36,24 +34,24 @@ extern bool pgscale_sweeper_wanted(void);
 /* scan.c: finding buffers that may leave, and making them ready */
 
 /*
- * Once in a process; then, and whenever the mode or the policy may be another.  They
- * change when the mode of before has left the buffers to the server.
+ * Once in a process; then, and whenever the policy may be another.  It changes when the
+ * buffers have been left to the server.
  */
-extern void pgscale_sweeper_scan_init(PgscaleSweeperPartition *partition);
-extern void pgscale_sweeper_scan_settings(PgscaleSweeperPartition *partition, int mode, int policy);
+extern void pgscale_sweeper_scan_init(void);
+extern void pgscale_sweeper_scan_settings(int policy);
 
 /* One tick of the sweep.  Were buffers needed since the last one? */
-extern bool pgscale_sweeper_scan(PgscaleSweeperPartition *partition);
+extern bool pgscale_sweeper_scan(void);
 
 /*
  * Instead of it, while the sweep does not work: leaves the buffers to the server, as
  * much of that as a tick has time for.  Is it done?  Then it observes them, if wanted:
  * the policy in force is then "clock", as in the server.
  */
-extern bool pgscale_sweeper_rest(PgscaleSweeperPartition *partition, bool observe);
+extern bool pgscale_sweeper_rest(bool observe);
 
 /* observe.c: one tick of that, after the former.  Are the next ones needed as often as those at work? */
-extern bool pgscale_sweeper_observe(PgscaleSweeperPartition *partition);
+extern bool pgscale_sweeper_observe(void);
 
 /* Has the tick lasted long enough, n being how many buffers it has looked at? */
 extern bool pgscale_sweeper_long_enough(int n);
@@ -61,12 +59,6 @@ extern bool pgscale_sweeper_long_enough(int n);
 /* sweeper_worker.c: the process */
 
 extern const PgscaleWorker pgscale_sweeper_worker;
-
-/*
- * What fraction of the reads does the policy's choice of pages save, by all
- * partitions?  Returns false if that is not known.
- */
-extern bool pgscale_sweeper_forecast_all(double *saved);
 
 /* sweeper_stats.c: a choice in words */
 extern const char *pgscale_sweeper_describe_choice(const PgscaleSweeperPolicyReport *report, int choice);

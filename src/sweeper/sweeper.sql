@@ -1,9 +1,8 @@
 -- Counts of the sweeper.
 
 CREATE FUNCTION pgscale_internal.sweeper_stats(
-    OUT worker integer, OUT writers integer, OUT mode text, OUT state text, OUT reason text,
-    OUT state_change timestamptz,
-    OUT buffers integer, OUT low_watermark integer, OUT high_watermark integer, OUT ready integer,
+    OUT writers integer, OUT state text, OUT reason text, OUT state_change timestamptz,
+    OUT low_watermark integer, OUT high_watermark integer, OUT ready integer,
     OUT ticks bigint, OUT scanned bigint, OUT decremented bigint,
     OUT supplied_clean bigint, OUT supplied_written bigint,
     OUT consumed bigint, OUT reused bigint, OUT queued bigint, OUT starved bigint,
@@ -19,37 +18,36 @@ CREATE FUNCTION pgscale_internal.sweeper_stats(
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_sweeper_stats'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION pgscale_internal.sweeper_stats() IS 'the rows of pgscale.sweeper_stats';
+COMMENT ON FUNCTION pgscale_internal.sweeper_stats() IS 'the row of pgscale.sweeper_stats';
 GRANT EXECUTE ON FUNCTION pgscale_internal.sweeper_stats() TO pg_monitor;
 
 CREATE VIEW pgscale.sweeper_stats AS
-    SELECT worker, mode, state, ready, consumed, starved, written, runs, round(write_ms * 10) / 10 AS write_ms,
-           backend_writes, writers, buffers, low_watermark, high_watermark, ticks, scanned, decremented,
+    SELECT state, ready, consumed, starved, written, runs, round(write_ms * 10) / 10 AS write_ms,
+           backend_writes, writers, low_watermark, high_watermark, ticks, scanned, decremented,
            supplied_clean, supplied_written, reused, queued, neighbours, skipped_pinned, skipped_locked,
            skipped_wal, skipped_changed, writeback_calls, round(writeback_ms * 10) / 10 AS writeback_ms,
            wal_flushes, errors, round(cpu_ms * 10) / 10 AS cpu_ms,
            round(writer_cpu_ms * 10) / 10 AS writer_cpu_ms, runs_by_pages, state_change, stats_reset, reason
       FROM pgscale_internal.sweeper_stats();
-COMMENT ON VIEW pgscale.sweeper_stats IS 'one row a sweeper: its state and the reason, its supply and writes, and its cost';
+COMMENT ON VIEW pgscale.sweeper_stats IS 'one row: state of the sweeper and the reason, its supply and writes, and its cost';
 GRANT SELECT ON pgscale.sweeper_stats TO pg_monitor;
-COMMENT ON COLUMN pgscale.sweeper_stats.worker IS 'number of the sweeper';
-COMMENT ON COLUMN pgscale.sweeper_stats.mode IS 'freelist or window';
 COMMENT ON COLUMN pgscale.sweeper_stats.state IS 'off, warming up, watching or working';
-COMMENT ON COLUMN pgscale.sweeper_stats.ready IS 'number of clean buffers ready now, an estimate';
+COMMENT ON COLUMN pgscale.sweeper_stats.ready IS
+'number of clean buffers ready now, including those used since the server''s clock hand last passed them';
 COMMENT ON COLUMN pgscale.sweeper_stats.consumed IS 'number of ready buffers that backends took';
-COMMENT ON COLUMN pgscale.sweeper_stats.starved IS 'number of ticks at work that found no buffer ready';
+COMMENT ON COLUMN pgscale.sweeper_stats.starved IS
+'number of ticks at work that found no buffer ready, or for which dirty buffers had to be yielded';
 COMMENT ON COLUMN pgscale.sweeper_stats.written IS 'number of pages written';
 COMMENT ON COLUMN pgscale.sweeper_stats.runs IS 'number of runs of neighbouring pages written';
 COMMENT ON COLUMN pgscale.sweeper_stats.write_ms IS 'time of writes, summed over all writers, in milliseconds';
 COMMENT ON COLUMN pgscale.sweeper_stats.backend_writes IS 'number of pages that backends and recovery wrote themselves, on the whole server';
 COMMENT ON COLUMN pgscale.sweeper_stats.writers IS 'present number of its writers';
-COMMENT ON COLUMN pgscale.sweeper_stats.buffers IS 'number of buffers in its share';
 COMMENT ON COLUMN pgscale.sweeper_stats.low_watermark IS 'number of ready buffers below which it refills; NULL while it is off';
 COMMENT ON COLUMN pgscale.sweeper_stats.high_watermark IS 'number of ready buffers up to which it refills; NULL while it is off';
 COMMENT ON COLUMN pgscale.sweeper_stats.ticks IS 'number of rounds';
 COMMENT ON COLUMN pgscale.sweeper_stats.scanned IS 'number of buffers that its hand passed';
 COMMENT ON COLUMN pgscale.sweeper_stats.decremented IS
-'number of used buffers that it passed: it took the usage count down, or noted the second chance';
+'number of used buffers that it passed: it took the rank of the page down, or noted the second chance';
 COMMENT ON COLUMN pgscale.sweeper_stats.supplied_clean IS 'number of clean buffers made ready';
 COMMENT ON COLUMN pgscale.sweeper_stats.supplied_written IS 'number of buffers made ready after a write';
 COMMENT ON COLUMN pgscale.sweeper_stats.reused IS 'number of ready buffers that were used again for their old page';
@@ -73,7 +71,7 @@ COMMENT ON COLUMN pgscale.sweeper_stats.reason IS 'why it is in that state, in o
 -- What its policy has seen and chosen.
 
 CREATE FUNCTION pgscale_internal.replacement_stats(
-    OUT worker integer, OUT policy text, OUT choice text,
+    OUT policy text, OUT choice text,
     OUT evictions bigint, OUT reads_saved bigint, OUT reads_saved_low bigint, OUT reads_saved_high bigint, OUT switches bigint,
     OUT shadow_references bigint, OUT shadow_misses bigint[], OUT chosen_misses bigint,
     OUT half_lives double precision[], OUT shadow_sample bigint,
@@ -83,19 +81,18 @@ CREATE FUNCTION pgscale_internal.replacement_stats(
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_replacement_stats'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION pgscale_internal.replacement_stats() IS 'the rows of pgscale.replacement_stats';
+COMMENT ON FUNCTION pgscale_internal.replacement_stats() IS 'the row of pgscale.replacement_stats';
 GRANT EXECUTE ON FUNCTION pgscale_internal.replacement_stats() TO pg_monitor;
 
 CREATE VIEW pgscale.replacement_stats AS
-    SELECT r.worker, r.policy, r.choice, round(r.expected_reads * 1000) / 1000 + 0 AS expected_reads, r.evictions, r.reads_saved,
+    SELECT r.policy, r.choice, round(r.expected_reads * 1000) / 1000 + 0 AS expected_reads, r.evictions, r.reads_saved,
            r.reads_saved_low, r.reads_saved_high, r.switches, round(r.served_fraction * 10000) / 10000 AS served_fraction,
            r.fallbacks, r.shadow_references, r.shadow_misses, r.chosen_misses, r.half_lives, r.shadow_sample, r.observed, r.unobserved,
            r.restored, r.restore_problem, r.memory_bytes, r.stats_reset
       FROM pgscale_internal.replacement_stats() r;
 COMMENT ON VIEW pgscale.replacement_stats IS
-'one row a sweeper: how it chooses the pages that leave shared buffers, and what other choices would have missed';
+'one row: how the sweeper chooses the pages that leave shared buffers, and what other choices would have missed';
 GRANT SELECT ON pgscale.replacement_stats TO pg_monitor;
-COMMENT ON COLUMN pgscale.replacement_stats.worker IS 'number of the sweeper';
 COMMENT ON COLUMN pgscale.replacement_stats.policy IS 'clock, history or adaptive';
 COMMENT ON COLUMN pgscale.replacement_stats.choice IS
 'choice in force: clock, or a half-life in evictions for each buffer; clock while the sweeper only watches; NULL if it was never on';
@@ -124,7 +121,7 @@ COMMENT ON COLUMN pgscale.replacement_stats.unobserved IS
 'number of buffers that the hand passed in pauses between these looks';
 COMMENT ON COLUMN pgscale.replacement_stats.restored IS 'number of pages that it remembers from before it last started';
 COMMENT ON COLUMN pgscale.replacement_stats.restore_problem IS 'why the file with these pages was ignored; NULL: it was not, or there was none';
-COMMENT ON COLUMN pgscale.replacement_stats.memory_bytes IS 'dynamic shared memory that this sweeper takes while it is on';
+COMMENT ON COLUMN pgscale.replacement_stats.memory_bytes IS 'dynamic shared memory that the sweeper takes while it is on';
 COMMENT ON COLUMN pgscale.replacement_stats.stats_reset IS 'time of the latest reset';
 
 -- Relations whose pages it ranks higher.
@@ -161,7 +158,7 @@ COMMENT ON COLUMN pgscale.kept_relations.relation IS
 COMMENT ON COLUMN pgscale.kept_relations.fraction IS 'fraction of shared_buffers that it may hold against the policy';
 COMMENT ON COLUMN pgscale.kept_relations.buffers_allowed IS 'number of buffers that this is';
 COMMENT ON COLUMN pgscale.kept_relations.buffers_held IS
-'number of its buffers that the sweepers met in their last laps; NULL before the first whole lap since it or its file changed';
+'number of its buffers that the sweeper met in its last lap; NULL before the first whole lap since it or its file changed';
 COMMENT ON COLUMN pgscale.kept_relations.stayed IS 'number of times that a page of it stayed that would have left';
 COMMENT ON COLUMN pgscale.kept_relations.state IS 'in force, or why it has no effect now';
 COMMENT ON COLUMN pgscale.kept_relations.relation_oid IS 'OID of the relation in its database';

@@ -22,8 +22,8 @@
 #include "base/preload.h"
 #include "base/row_builder.h"
 #include "sweeper/controller.h"
-#include "sweeper/partitions.h"
 #include "sweeper/segment.h"
+#include "sweeper/shared.h"
 #include "sweeper/sweeper.h"
 
 PG_FUNCTION_INFO_V1(pgscale_sweeper_stats);
@@ -31,11 +31,6 @@ PG_FUNCTION_INFO_V1(pgscale_replacement_stats);
 
 /* Of what the policy reports. */
 #define REPORT_COLUMNS	11
-
-static const char *const modes[] = {
-	[PGSCALE_SWEEPER_FREELIST] = "freelist",
-	[PGSCALE_SWEEPER_WINDOW] = "window"
-};
 
 static const char *const states[] = {
 	[PGSCALE_SWEEPER_OFF] = "off",
@@ -62,7 +57,7 @@ float8_array(const double *values, int n)
 	return PointerGetDatum(construct_array(elements, n, FLOAT8OID, sizeof(float8), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
 }
 
-/* For one row a worker: begins the result, and reads what counts at the last reset. */
+/* Begins the result, of one row, and reads what counts at the last reset. */
 static void
 stats_begin(FunctionCallInfo fcinfo, PgscaleSweeperBase *base)
 {
@@ -74,81 +69,74 @@ stats_begin(FunctionCallInfo fcinfo, PgscaleSweeperBase *base)
 	pgscale_sweeper_base(base);
 }
 
-/* pgscale_internal.sweeper_stats(): one row a worker. */
+/* pgscale_internal.sweeper_stats() */
 Datum
 pgscale_sweeper_stats(PG_FUNCTION_ARGS)
 {
 	PgscaleRow	row = {0};
+	PgscaleSweeper *s = pgscale_sweeper;
 	PgscaleSweeperBase base;
+	const PgscaleSweeperScanCounts *sweep_base = &base.sweep;
+	const PgscaleSweeperWriteCounts *write_base = &base.write;
+	const PgscaleSweeperScanCounts *sweep;
+	PgscaleSweeperWriteCounts write;
+	uint64		classes[PGSCALE_RUN_CLASSES];
 	int64		backend_writes;
+	bool		off;
 
 	stats_begin(fcinfo, &base);
 	backend_writes = pgscale_sweeper_backend_writes(false) - base.backend_writes;
+	sweep = &s->counts;
+	write = pgscale_sweeper_write_counts();
 
-	for (int n = 0; n < pgscale_sweeper_count(); n++)
-	{
-		PgscaleSweeperPartition *s = pgscale_sweeper_partition(n);
-		const PgscaleSweeperScanCounts *sweep = &s->counts;
-		const PgscaleSweeperScanCounts *sweep_base = &base.sweep[n];
-		const PgscaleSweeperWriteCounts write_counts = pgscale_sweeper_write_counts(s);
-		const PgscaleSweeperWriteCounts *write = &write_counts;
-		const PgscaleSweeperWriteCounts *write_base = &base.write[n];
+	/*
+	 * A process that was ended, and is not wanted any more, did not put that
+	 * down.
+	 */
+	off = s->state == PGSCALE_SWEEPER_OFF || (pg_atomic_read_u32(&s->pid) == 0 && !pgscale_sweeper_wanted());
+	for (int c = 0; c < PGSCALE_RUN_CLASSES; c++)
+		classes[c] = write.runs_by_pages[c] - write_base->runs_by_pages[c];
 
-		/*
-		 * A process that was ended, and is not wanted any more, did not put
-		 * that down.
-		 */
-		const bool	off = s->state == PGSCALE_SWEEPER_OFF ||
-			(pg_atomic_read_u32(&s->pid) == 0 && !pgscale_sweeper_wanted());
-		uint64		classes[PGSCALE_RUN_CLASSES];
+	pgscale_row_int4(&row, pgscale_sweeper_writers_running());
+	pgscale_row_text(&row, states[off ? PGSCALE_SWEEPER_OFF : s->state]);
+	if (off && s->no_memory && pgscale_sweeper_wanted())
+		pgscale_row_text(&row, "the server could not give it its dynamic shared memory");
+	else
+		pgscale_row_text(&row, off ? pgscale_sweeper_reason(PGSCALE_SWEEPER_REASON_OFF, 0) :
+						 pgscale_sweeper_reason(s->reason, s->reason_number));
+	pgscale_row_timestamp(&row, s->state_change);
+	pgscale_row_put(&row, Int32GetDatum(s->low), off);
+	pgscale_row_put(&row, Int32GetDatum(s->high), off);
+	pgscale_row_int4(&row, s->ready);
 
-		for (int c = 0; c < PGSCALE_RUN_CLASSES; c++)
-			classes[c] = write->runs_by_pages[c] - write_base->runs_by_pages[c];
+	pgscale_row_int8(&row, sweep->ticks - sweep_base->ticks);
+	pgscale_row_int8(&row, sweep->scanned - sweep_base->scanned);
+	pgscale_row_int8(&row, sweep->decremented - sweep_base->decremented);
+	pgscale_row_int8(&row, sweep->supplied_clean - sweep_base->supplied_clean);
+	pgscale_row_int8(&row, sweep->supplied_written - sweep_base->supplied_written);
+	pgscale_row_int8(&row, sweep->consumed - sweep_base->consumed);
+	pgscale_row_int8(&row, sweep->reused - sweep_base->reused);
+	pgscale_row_int8(&row, sweep->queued - sweep_base->queued);
+	pgscale_row_int8(&row, sweep->starved - sweep_base->starved);
 
-		pgscale_row_int4(&row, n + 1);
-		pgscale_row_int4(&row, pgscale_sweeper_writers_running(s));
-		pgscale_row_text(&row, modes[off ? pgscale_sweeper_settings.mode : s->mode]);
-		pgscale_row_text(&row, states[off ? PGSCALE_SWEEPER_OFF : s->state]);
-		if (off && s->no_memory && pgscale_sweeper_wanted())
-			pgscale_row_text(&row, "the server could not give it its dynamic shared memory");
-		else
-			pgscale_row_text(&row, off ? pgscale_sweeper_reason(PGSCALE_SWEEPER_REASON_OFF, 0) :
-							 pgscale_sweeper_reason(s->reason, s->reason_number));
-		pgscale_row_timestamp(&row, s->state_change);
-		pgscale_row_int4(&row, s->buffers);
-		pgscale_row_put(&row, Int32GetDatum(s->low), off);
-		pgscale_row_put(&row, Int32GetDatum(s->high), off);
-		pgscale_row_int4(&row, s->ready);
-
-		pgscale_row_int8(&row, sweep->ticks - sweep_base->ticks);
-		pgscale_row_int8(&row, sweep->scanned - sweep_base->scanned);
-		pgscale_row_int8(&row, sweep->decremented - sweep_base->decremented);
-		pgscale_row_int8(&row, sweep->supplied_clean - sweep_base->supplied_clean);
-		pgscale_row_int8(&row, sweep->supplied_written - sweep_base->supplied_written);
-		pgscale_row_int8(&row, sweep->consumed - sweep_base->consumed);
-		pgscale_row_int8(&row, sweep->reused - sweep_base->reused);
-		pgscale_row_int8(&row, sweep->queued - sweep_base->queued);
-		pgscale_row_int8(&row, sweep->starved - sweep_base->starved);
-
-		pgscale_row_int8(&row, write->runs - write_base->runs);
-		pgscale_row_int8s(&row, classes, PGSCALE_RUN_CLASSES);
-		pgscale_row_int8(&row, write->written - write_base->written);
-		pgscale_row_int8(&row, write->neighbours - write_base->neighbours);
-		pgscale_row_int8(&row, write->skipped_pinned - write_base->skipped_pinned);
-		pgscale_row_int8(&row, write->skipped_locked - write_base->skipped_locked);
-		pgscale_row_int8(&row, write->skipped_wal - write_base->skipped_wal);
-		pgscale_row_int8(&row, write->skipped_changed - write_base->skipped_changed);
-		pgscale_row_float8(&row, (write->write_ns - write_base->write_ns) / 1e6);
-		pgscale_row_int8(&row, write->writeback_calls - write_base->writeback_calls);
-		pgscale_row_float8(&row, (write->writeback_ns - write_base->writeback_ns) / 1e6);
-		pgscale_row_int8(&row, write->wal_flushes - write_base->wal_flushes);
-		pgscale_row_int8(&row, sweep->errors - sweep_base->errors + write->errors - write_base->errors);
-		pgscale_row_int8(&row, backend_writes);
-		pgscale_row_float8(&row, (sweep->cpu_ns - sweep_base->cpu_ns) / 1e6);
-		pgscale_row_float8(&row, (write->cpu_ns - write_base->cpu_ns) / 1e6);
-		pgscale_row_timestamp(&row, base.reset_at);
-		pgscale_row_end(&row, (ReturnSetInfo *) fcinfo->resultinfo);
-	}
+	pgscale_row_int8(&row, write.runs - write_base->runs);
+	pgscale_row_int8s(&row, classes, PGSCALE_RUN_CLASSES);
+	pgscale_row_int8(&row, write.written - write_base->written);
+	pgscale_row_int8(&row, write.neighbours - write_base->neighbours);
+	pgscale_row_int8(&row, write.skipped_pinned - write_base->skipped_pinned);
+	pgscale_row_int8(&row, write.skipped_locked - write_base->skipped_locked);
+	pgscale_row_int8(&row, write.skipped_wal - write_base->skipped_wal);
+	pgscale_row_int8(&row, write.skipped_changed - write_base->skipped_changed);
+	pgscale_row_float8(&row, (write.write_ns - write_base->write_ns) / 1e6);
+	pgscale_row_int8(&row, write.writeback_calls - write_base->writeback_calls);
+	pgscale_row_float8(&row, (write.writeback_ns - write_base->writeback_ns) / 1e6);
+	pgscale_row_int8(&row, write.wal_flushes - write_base->wal_flushes);
+	pgscale_row_int8(&row, sweep->errors - sweep_base->errors + write.errors - write_base->errors);
+	pgscale_row_int8(&row, backend_writes);
+	pgscale_row_float8(&row, (sweep->cpu_ns - sweep_base->cpu_ns) / 1e6);
+	pgscale_row_float8(&row, (write.cpu_ns - write_base->cpu_ns) / 1e6);
+	pgscale_row_timestamp(&row, base.reset_at);
+	pgscale_row_end(&row, (ReturnSetInfo *) fcinfo->resultinfo);
 	return (Datum) 0;
 }
 
@@ -176,61 +164,53 @@ put_report(PgscaleRow *row, const PgscaleSweeperPolicyReport *report)
 static int64
 count_fallbacks(const PgscaleSweeperBase *base, double *served)
 {
-	const uint64 allocated = pgscale_sweeper_partition(0)->counts.allocated - base->sweep[0].allocated;
-	uint64		consumed = 0;
+	const uint64 allocated = pgscale_sweeper->counts.allocated - base->sweep.allocated;
 
-	for (int n = 0; n < pgscale_sweeper_count(); n++)
-		consumed += pgscale_sweeper_partition(n)->counts.consumed - base->sweep[n].consumed;
 	/* the server counts later than the sweeper does */
-	consumed = Min(consumed, allocated);
+	const uint64 consumed = Min(pgscale_sweeper->counts.consumed - base->sweep.consumed, allocated);
+
 	*served = allocated > 0 ? (double) consumed / allocated : -1;
 	return (int64) (allocated - consumed);
 }
 
-/* pgscale_internal.replacement_stats(): one row a worker. */
+/* pgscale_internal.replacement_stats() */
 Datum
 pgscale_replacement_stats(PG_FUNCTION_ARGS)
 {
+	const PgscaleSweeper *s = pgscale_sweeper;
 	PgscaleRow	row = {0};
 	PgscaleSweeperBase base;
+	PgscaleSweeperPolicyReport report;
 	double		served;
+	double		saved = 0;
 	int64		fallbacks;
+	int			policy;
+	bool		known;
 
 	stats_begin(fcinfo, &base);
 	fallbacks = count_fallbacks(&base, &served);
+	policy = s->policy;
 
-	for (int n = 0; n < pgscale_sweeper_count(); n++)
+	/* before it was ever at work, the one that it would begin with */
+	pgscale_row_text(&row, pgscale_sweeper_policies[policy < 0 || s->observing ? pgscale_sweeper_settings.policy : policy]->name);
+	if (pgscale_sweeper_reported(&report))
 	{
-		PgscaleSweeperPartition *s = pgscale_sweeper_partition(n);
-		const int	policy = s->policy;
-		PgscaleSweeperPolicyReport report;
-		uint64		misses[PGSCALE_SWEEPER_CANDIDATES] = {0};
-		double		saved = 0;
-		bool		known;
-
-		pgscale_row_int4(&row, n + 1);
-		/* before it was ever at work, the one that it would begin with */
-		pgscale_row_text(&row, pgscale_sweeper_policies[policy < 0 || s->observing ? pgscale_sweeper_settings.policy : policy]->name);
-		if (pgscale_sweeper_reported(s, &report))
-		{
-			pgscale_sweeper_report_add(&report, &base.policy[n], true);
-			put_report(&row, &report);
-		}
-		else
-			for (int i = 0; i < REPORT_COLUMNS; i++)
-				pgscale_row_put(&row, (Datum) 0, true);
-		pgscale_sweeper_forecast_add(misses, &s->forecast);
-		known = pgscale_sweeper_forecast_saved(misses, PGSCALE_SWEEPER_ADAPTIVE, &saved);
-		pgscale_row_put(&row, Float8GetDatum(Min(-saved, 0)), !known);
-		pgscale_row_put(&row, Float8GetDatum(served), served < 0);
-		pgscale_row_int8(&row, fallbacks);
-		pgscale_row_int8(&row, s->counts.observed - base.sweep[n].observed);
-		pgscale_row_int8(&row, s->counts.unobserved - base.sweep[n].unobserved);
-		pgscale_row_int8(&row, s->restored);
-		pgscale_row_text(&row, s->restore_problem[0] == '\0' ? NULL : s->restore_problem);
-		pgscale_row_int8(&row, pgscale_sweeper_memory_size(s->buffers));
-		pgscale_row_timestamp(&row, base.reset_at);
-		pgscale_row_end(&row, (ReturnSetInfo *) fcinfo->resultinfo);
+		pgscale_sweeper_report_add(&report, &base.policy, true);
+		put_report(&row, &report);
 	}
+	else
+		for (int i = 0; i < REPORT_COLUMNS; i++)
+			pgscale_row_put(&row, (Datum) 0, true);
+	known = pgscale_sweeper_forecast_saved(&s->forecast, PGSCALE_SWEEPER_ADAPTIVE, &saved);
+	pgscale_row_put(&row, Float8GetDatum(Min(-saved, 0)), !known);
+	pgscale_row_put(&row, Float8GetDatum(served), served < 0);
+	pgscale_row_int8(&row, fallbacks);
+	pgscale_row_int8(&row, s->counts.observed - base.sweep.observed);
+	pgscale_row_int8(&row, s->counts.unobserved - base.sweep.unobserved);
+	pgscale_row_int8(&row, s->restored);
+	pgscale_row_text(&row, s->restore_problem[0] == '\0' ? NULL : s->restore_problem);
+	pgscale_row_int8(&row, pgscale_sweeper_memory_size());
+	pgscale_row_timestamp(&row, base.reset_at);
+	pgscale_row_end(&row, (ReturnSetInfo *) fcinfo->resultinfo);
 	return (Datum) 0;
 }

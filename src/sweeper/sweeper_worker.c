@@ -11,16 +11,14 @@
  * process.  Most of them are saved because pages are written together with their dirty
  * neighbours.
  *
- * Each worker has a partition of the buffers and consists of a sweeper and its writers.
  * The sweeper looks, decides and supplies (scan.c), and never waits for a disk.  The
  * writers (writer.c) do; the sweeper launches them while it works.  Their shared memory
- * is in partitions.c.  A policy decides which pages leave the cache (policies/policy.h);
+ * is in shared.c.  A policy decides which pages leave the cache (policies/policy.h);
  * known_pages.c reports to it what the backends did.  A file keeps what it remembers
  * over a restart of the server (saved_history.c).
  *
- * It works only where that is useful (controller.c).  Worker 1 decides for all.  Until
- * then, and whenever the stock is empty, backends do the same as on a server without
- * it.
+ * It works only where that is useful (controller.c).  Until then, and whenever the stock
+ * is empty, backends do the same as on a server without it.
  *
  * It does not start before all buffers have been used: autoprewarm fills the unused
  * ones, and stops when the freelist is empty.  The server's clock hand shows that the
@@ -34,8 +32,6 @@
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
-
-#include <math.h>
 
 #include "fmgr.h"
 #include "miscadmin.h"
@@ -55,10 +51,10 @@
 #include "sweeper/controller.h"
 #include "sweeper/keep.h"
 #include "sweeper/known_pages.h"
-#include "sweeper/partitions.h"
 #include "sweeper/saved_history.h"
 #include "sweeper/segment.h"
-#include "sweeper/supply/supply.h"
+#include "sweeper/shared.h"
+#include "sweeper/supply.h"
 #include "sweeper/sweeper.h"
 
 /* Between two ticks: while the sweep works, while nothing is taken then, and otherwise. */
@@ -90,10 +86,9 @@
 #define CHEAP_TIMES		2
 #define CHEAP_LOOKS		20
 
-/* And what not even these take, except for the first one of each sweeper. */
+/* And what not even these take, except for the first one. */
 #define LAST_SLOTS		1
 
-static PgscaleSweeperPartition *partition = NULL;
 static int	high_setting;		/* the high watermark, as the setting has it */
 static double stock_most = STOCK_LEAST; /* what the upper one may be */
 static PgscaleSweeperWriterCount writer_count = {.writers = PGSCALE_SWEEPER_FIRST_WRITERS};
@@ -123,7 +118,7 @@ static struct
 	int			pressed_ticks;
 }			second;
 
-/* The server's count of allocations, and the pages that came to the partition, a second ago. */
+/* The server's count of allocations, and the pages that came, a second ago. */
 static struct
 {
 	int64		allocations;	/* -1: it did not work then */
@@ -137,7 +132,7 @@ static struct
 	double		reading;
 }			waits;
 
-/* Worker 1's: what it judges by, since it last did, and what came of that. */
+/* What it judges by, since it last did, and what came of that. */
 static struct
 {
 	bool		began;
@@ -145,7 +140,7 @@ static struct
 	uint64		looks;
 	uint64		writing;		/* sessions that waited for that */
 	uint64		reading;
-	PgscaleSweeperEvidence counts;	/* of all partitions, back then */
+	PgscaleSweeperEvidence counts;	/* back then */
 	PgscaleSweeperDecision decision;
 }			judged;
 
@@ -167,9 +162,9 @@ static Request requests[PGSCALE_SWEEPER_MAX_WRITERS];
 static void
 apply_watermarks(void)
 {
-	partition->high = (int) Min(high_setting, stock_most);
-	partition->low = Max((int) (partition->high * LOW_OF_HIGH), 1);
-	Assert(partition->low < partition->high);
+	pgscale_sweeper->high = (int) Min(high_setting, stock_most);
+	pgscale_sweeper->low = Max((int) (pgscale_sweeper->high * LOW_OF_HIGH), 1);
+	Assert(pgscale_sweeper->low < pgscale_sweeper->high);
 }
 
 static void
@@ -177,8 +172,8 @@ sweeper_apply_settings(void)
 {
 	const PgscaleSweeperSettings *s = &pgscale_sweeper_settings;
 
-	pgscale_sweeper_scan_settings(partition, s->mode, s->policy);
-	high_setting = Max((int) Min(partition->buffers * s->high_watermark, partition->stack_size - 1), 2);
+	pgscale_sweeper_scan_settings(s->policy);
+	high_setting = Max((int) (NBuffers * s->high_watermark), 2);
 	apply_watermarks();
 }
 
@@ -189,19 +184,19 @@ sweeper_apply_settings(void)
 static void
 limit_stock(int64 now)
 {
-	const uint64 taken = partition->counts.consumed + partition->counts.reused;
+	const uint64 taken = pgscale_sweeper->counts.consumed + pgscale_sweeper->counts.reused;
 
 	if (second.at_ns != 0)
 	{
 		double		wanted = STOCK_S * (taken - second.taken) * 1e9 / (now - second.at_ns);
 
-		if (partition->counts.starved > second.starved)
-			wanted = Max(wanted, 2.0 * partition->high);
+		if (pgscale_sweeper->counts.starved > second.starved)
+			wanted = Max(wanted, 2.0 * pgscale_sweeper->high);
 		stock_most = Max(wanted, Max(stock_most * STOCK_DECAY, STOCK_LEAST));
 		stock_most = Min(stock_most, PGSCALE_SWEEPER_MAX_STOCK);
 	}
 	second.taken = taken;
-	second.starved = partition->counts.starved;
+	second.starved = pgscale_sweeper->counts.starved;
 	second.at_ns = now;
 	apply_watermarks();
 }
@@ -228,10 +223,11 @@ count_background_workers(void)
 static void
 note_pressure(void)
 {
-	bool		pressed = partition->ready < partition->low / 2 && pgscale_sweeper_queued_runs(pgscale_sweeper_memory.queues) > 0;
+	bool		pressed = pgscale_sweeper->ready < pgscale_sweeper->low / 2 &&
+		pgscale_sweeper_queued_runs(pgscale_sweeper_memory.queues) > 0;
 
-	for (int i = 0; pressed && i < pgscale_sweeper_writers_wanted(partition); i++)
-		pressed = partition->writers[i].writing > 0 || pg_atomic_read_u32(&partition->writers[i].pid) == 0;
+	for (int i = 0; pressed && i < pgscale_sweeper_writers_wanted(); i++)
+		pressed = pgscale_sweeper->writers[i].writing > 0 || pg_atomic_read_u32(&pgscale_sweeper->writers[i].pid) == 0;
 	second.pressed_ticks += pressed;
 	second.ticks++;
 }
@@ -240,16 +236,14 @@ note_pressure(void)
 static void
 settle_writers(void)
 {
-	const int	most = Min(pgscale_sweeper_settings.writers, partition->most_writers);
 	const int	slots = max_worker_processes - count_background_workers() - SLOTS_LEFT;
 
-	partition->pressed = second.ticks > 0 ? (double) second.pressed_ticks / second.ticks : 0;
+	pgscale_sweeper->pressed = second.ticks > 0 ? (double) second.pressed_ticks / second.ticks : 0;
 	second.pressed_ticks = second.ticks = 0;
-	/* Each sweeper's part; of what others need back, rounded up. */
-	pgscale_sweeper_decide_writers(&writer_count, partition->pressed, pgscale_sweeper_writers_running(partition), most,
-								   (int) floor((double) slots / pgscale_sweeper_count()));
-	partition->writers_now = writer_count.writers;
-	partition->few_slots = writer_count.few_slots;
+	pgscale_sweeper_decide_writers(&writer_count, pgscale_sweeper->pressed, pgscale_sweeper_writers_running(),
+								   pgscale_sweeper_writers_most(), slots);
+	pgscale_sweeper->writers_now = writer_count.writers;
+	pgscale_sweeper->few_slots = writer_count.few_slots;
 }
 
 static void
@@ -257,20 +251,20 @@ set_state(PgscaleSweeperState state, PgscaleSweeperReason reason, double number)
 {
 	if (pgscale_sweeper_is_no_use(reason))
 	{
-		partition->stood_down_ns = pgscale_timer_clock();
-		partition->stood_down = reason;
-		partition->stood_down_number = number;
+		pgscale_sweeper->stood_down_ns = pgscale_timer_clock();
+		pgscale_sweeper->stood_down = reason;
+		pgscale_sweeper->stood_down_number = number;
 	}
 	else if (state == PGSCALE_SWEEPER_WORKING)
-		partition->stood_down_ns = 0;
-	if (state != partition->state || reason != partition->reason || partition->state_change == 0)
+		pgscale_sweeper->stood_down_ns = 0;
+	if (state != pgscale_sweeper->state || reason != pgscale_sweeper->reason || pgscale_sweeper->state_change == 0)
 	{
-		partition->state_change = GetCurrentTimestamp();
-		partition->decided_ns = pgscale_timer_clock();
+		pgscale_sweeper->state_change = GetCurrentTimestamp();
+		pgscale_sweeper->decided_ns = pgscale_timer_clock();
 	}
-	partition->reason = reason;
-	partition->reason_number = number;
-	partition->state = state;
+	pgscale_sweeper->reason = reason;
+	pgscale_sweeper->reason_number = number;
+	pgscale_sweeper->state = state;
 }
 
 /*
@@ -296,43 +290,30 @@ look_at_waits(void)
 	}
 	waits.writing += (writing - waits.writing) / CHEAP_LOOKS;
 	waits.reading += (reading - waits.reading) / CHEAP_LOOKS;
-	partition->reads_cheap = CHEAP_TIMES * waits.reading < waits.writing;
+	pgscale_sweeper->reads_cheap = CHEAP_TIMES * waits.reading < waits.writing;
 	judged.writing += writing;
 	judged.reading += reading;
 	judged.looks++;
 }
 
-bool
-pgscale_sweeper_forecast_all(double *saved)
-{
-	uint64		misses[PGSCALE_SWEEPER_CANDIDATES] = {0};
-
-	for (int i = 0; i < pgscale_sweeper_count(); i++)
-		pgscale_sweeper_forecast_add(misses, &pgscale_sweeper_partition(i)->forecast);
-	return pgscale_sweeper_forecast_saved(misses, pgscale_sweeper_settings.policy, saved);
-}
-
 static PgscaleSweeperEvidence
 count_all(void)
 {
-	PgscaleSweeperEvidence sum = {.chooses = pgscale_sweeper_settings.policy != PGSCALE_SWEEPER_CLOCK};
+	const PgscaleSweeperScanCounts *counts = &pgscale_sweeper->counts;
+	const PgscaleSweeperWriteCounts write = pgscale_sweeper_write_counts();
+	const int	policy = pgscale_sweeper_settings.policy;
+	PgscaleSweeperEvidence e = {0};
 
-	for (int i = 0; i < pgscale_sweeper_count(); i++)
-	{
-		PgscaleSweeperPartition *s = pgscale_sweeper_partition(i);
-
-		PgscaleSweeperWriteCounts write = pgscale_sweeper_write_counts(s);
-
-		sum.supplied += s->counts.supplied_clean + s->counts.supplied_written;
-		sum.consumed += s->counts.consumed;
-		sum.starved += s->counts.starved;
-		sum.written += write.written;
-		sum.runs += write.runs;
-		sum.write_ns += write.write_ns;
-	}
-	sum.forecast = pgscale_sweeper_forecast_all(&sum.saved);
-	sum.allocations = (uint64) pgscale_counters_allocations();
-	return sum;
+	e.supplied = counts->supplied_clean + counts->supplied_written;
+	e.consumed = counts->consumed;
+	e.starved = counts->starved;
+	e.written = write.written;
+	e.runs = write.runs;
+	e.write_ns = write.write_ns;
+	e.chooses = policy != PGSCALE_SWEEPER_CLOCK;
+	e.forecast = pgscale_sweeper_forecast_saved(&pgscale_sweeper->forecast, policy, &e.saved);
+	e.allocations = (uint64) pgscale_counters_allocations();
+	return e;
 }
 
 static void
@@ -343,7 +324,7 @@ start_evidence(int64 now)
 	judged.writing = judged.reading = judged.looks = 0;
 }
 
-/* Worker 1: what the server does, and hence what to do. */
+/* What the server does, and hence what to do. */
 static void
 sweeper_judge(int64 now)
 {
@@ -382,8 +363,9 @@ sweeper_forecast(void)
 {
 	PgscaleSweeperPolicyReport report;
 
-	pgscale_sweeper_policy_report(partition, &report);
-	pgscale_sweeper_forecast_go_on(&partition->forecast, &report, partition->policy_begun, partition->buffers, &partition->coverage);
+	pgscale_sweeper_policy_report(&report);
+	pgscale_sweeper_forecast_go_on(&pgscale_sweeper->forecast, &report, pgscale_sweeper->policy_begun, NBuffers,
+								   &pgscale_sweeper->coverage);
 }
 
 /*
@@ -395,24 +377,23 @@ sweeper_report(void)
 {
 	PgscaleSweeperPolicyReport report;
 
-	pgscale_sweeper_policy_report(partition, &report);
+	pgscale_sweeper_policy_report(&report);
 	if (last_choice >= 0 && report.choice != last_choice)
 		ereport(DEBUG1,
-				(errmsg("sweeper %d: pages leave by %s, before by %s; switch %llu", partition->number + 1,
+				(errmsg("pages leave by %s, before by %s; switch %llu",
 						pgscale_sweeper_describe_choice(&report, report.choice), pgscale_sweeper_describe_choice(&report, last_choice),
 						(unsigned long long) report.switches)));
 	last_choice = report.choice;
 
 	pgscale_sweeper_report_add(&report, &reported_before, false);
-	(void) pgscale_change_begin_write(&partition->report_changes);
-	partition->report = report;
-	pgscale_change_end_write(&partition->report_changes);
+	(void) pgscale_change_begin_write(&pgscale_sweeper->report_changes);
+	pgscale_sweeper->report = report;
+	pgscale_change_end_write(&pgscale_sweeper->report_changes);
 }
 
 /*
- * Once a second while it works: how many buffers were taken in the partition, and how many of
- * the pages that came has it seen?  The server counts for all partitions; the hand passes all
- * of them equally often.
+ * Once a second while it works: how many buffers were taken, and how many of the pages that
+ * came has it seen?
  */
 static void
 note_coverage(void)
@@ -420,17 +401,16 @@ note_coverage(void)
 	const int64 allocations = pgscale_counters_allocations();
 	PgscaleSweeperPolicyReport report;
 
-	pgscale_sweeper_policy_report(partition, &report);
+	pgscale_sweeper_policy_report(&report);
 	/* a reset of the server's statistics makes it fall */
 	if (covered.allocations >= 0 && allocations >= covered.allocations)
 	{
 		const int64 taken = allocations - covered.allocations;
 		const int64 seen = (int64) (report.arrivals - covered.arrivals);
 
-		partition->coverage.seen += seen;
-		partition->coverage.missed += taken * partition->buffers / NBuffers - seen;
-		if (partition->number == 0)
-			partition->counts.allocated += taken;
+		pgscale_sweeper->coverage.seen += seen;
+		pgscale_sweeper->coverage.missed += taken - seen;
+		pgscale_sweeper->counts.allocated += taken;
 	}
 	covered.allocations = allocations;
 	covered.arrivals = report.arrivals;
@@ -440,19 +420,18 @@ note_coverage(void)
 static void
 sweeper_reconsider(int64 now)
 {
-	const PgscaleSweeperPartition *leader = pgscale_sweeper_partition(0);
 	const bool	wanted = pgscale_sweeper_wanted();
 
 	sweeper_forecast();
 
-	if (wanted && !partition->warm)
+	if (wanted && !pgscale_sweeper->warm)
 	{
 		if (pgscale_buffers_hand() >= PGSCALE_HAND_WARM)
 			warm_ticks++;
-		partition->warm = warm_ticks >= WARM_TICKS;
+		pgscale_sweeper->warm = warm_ticks >= WARM_TICKS;
 	}
 
-	if (wanted && partition->warm && pgscale_sweeper_settings.use == PGSCALE_USE_AUTO && partition == leader)
+	if (wanted && pgscale_sweeper->warm && pgscale_sweeper_settings.use == PGSCALE_USE_AUTO)
 	{
 		sweeper_judge(now);
 		set_state(judged.decision.state, judged.decision.reason, judged.decision.number);
@@ -462,14 +441,13 @@ sweeper_reconsider(int64 now)
 	judged.began = false;
 	if (!wanted)
 		set_state(PGSCALE_SWEEPER_OFF, PGSCALE_SWEEPER_REASON_OFF, 0);
-	else if (!partition->warm)
+	else if (!pgscale_sweeper->warm)
 		set_state(PGSCALE_SWEEPER_WARMING_UP, PGSCALE_SWEEPER_REASON_FREE_BUFFERS, 0);
-	else if (pgscale_sweeper_settings.use == PGSCALE_USE_ON)
-		set_state(PGSCALE_SWEEPER_WORKING, PGSCALE_SWEEPER_REASON_ALWAYS, 0);
 	else
-		set_state(leader->state, leader->reason, leader->reason_number);
-	if (partition->state == PGSCALE_SWEEPER_WORKING)
+	{
+		set_state(PGSCALE_SWEEPER_WORKING, PGSCALE_SWEEPER_REASON_ALWAYS, 0);
 		look_at_waits();
+	}
 }
 
 /*
@@ -481,28 +459,18 @@ static void
 launch_writer(int i, int64 now)
 {
 	Request    *request = &requests[i];
-	char		name[BGW_MAXLEN];
 
 	if (pgscale_worker_launched(&request->handle))
 		return;
-	snprintf(name, sizeof(name), "pgscale sweeper writer %d", partition->number + 1);
 	request->at_ns = now;
-	request->refused = !pgscale_worker_launch(name, "pgscale_sweeper_writer_main",
-											  partition->number * PGSCALE_SWEEPER_MAX_WRITERS + i, false, &request->handle);
-}
-
-/* How many slots may this sweeper take now for writers?  Each has its part of those that there are. */
-static int
-slots_for_writers(void)
-{
-	return Max(max_worker_processes - count_background_workers() - LAST_SLOTS, 0) / pgscale_sweeper_count();
+	request->refused = !pgscale_worker_launch("pgscale sweeper writer", "pgscale_sweeper_writer_main", i, false, &request->handle);
 }
 
 /* Has the writers that are wanted. */
 static void
 launch_writers(int64 now)
 {
-	const int	wanted = pgscale_sweeper_writers_wanted(partition);
+	const int	wanted = pgscale_sweeper_writers_wanted();
 	bool		refused = false;
 	int			slots = -1;
 
@@ -510,12 +478,12 @@ launch_writers(int64 now)
 	{
 		Request    *request = &requests[i];
 
-		if (pg_atomic_read_u32(&partition->writers[i].pid) != 0)
+		if (pg_atomic_read_u32(&pgscale_sweeper->writers[i].pid) != 0)
 			continue;
 		if (request->at_ns == 0 || now - request->at_ns >= NS_PER_S)
 		{
 			if (slots < 0)
-				slots = slots_for_writers();
+				slots = Max(max_worker_processes - count_background_workers() - LAST_SLOTS, 0);
 			if (i == 0 || slots > 0 || request->handle)
 				launch_writer(i, now);
 			else
@@ -527,7 +495,7 @@ launch_writers(int64 now)
 		}
 		refused |= request->refused;
 	}
-	partition->no_slots = refused;
+	pgscale_sweeper->no_slots = refused;
 }
 
 static void
@@ -535,9 +503,9 @@ wake_writers(void)
 {
 	for (int i = 0; i < PGSCALE_SWEEPER_MAX_WRITERS; i++)
 	{
-		Latch	   *latch = partition->writers[i].latch;
+		Latch	   *latch = pgscale_sweeper->writers[i].latch;
 
-		if (latch && partition->writers[i].writing == 0)
+		if (latch && pgscale_sweeper->writers[i].writing == 0)
 			SetLatch(latch);
 	}
 }
@@ -548,7 +516,7 @@ adapt_period(void)
 {
 	int64		period = WATCH_PERIOD_NS;
 
-	if (partition->state == PGSCALE_SWEEPER_WORKING)
+	if (pgscale_sweeper->state == PGSCALE_SWEEPER_WORKING)
 		period = idle_ticks < IDLE_TICKS ? WORK_PERIOD_NS : IDLE_PERIOD_NS;
 	else if (!left || hurries)
 		period = WORK_PERIOD_NS;
@@ -560,10 +528,10 @@ adapt_period(void)
 static void
 sweeper_rest(void)
 {
-	const bool	watches = partition->state == PGSCALE_SWEEPER_WATCHING;
+	const bool	watches = pgscale_sweeper->state == PGSCALE_SWEEPER_WATCHING;
 
-	left = pgscale_sweeper_rest(partition, watches || partition->observing);
-	hurries = left && watches && pgscale_sweeper_observe(partition);
+	left = pgscale_sweeper_rest(watches || pgscale_sweeper->observing);
+	hurries = left && watches && pgscale_sweeper_observe();
 }
 
 static void
@@ -574,25 +542,23 @@ sweep_round(void)
 	int64		now;
 	bool		reconsiders;
 
-	Assert(pg_atomic_read_u32(&partition->pid) == (uint32) MyProcPid);
+	Assert(pg_atomic_read_u32(&pgscale_sweeper->pid) == (uint32) MyProcPid);
 	if (pgscale_worker_interrupts())
 		sweeper_apply_settings();
 
 	now = pgscale_timer_clock();
-	/* Worker 1 may come later: its state is off until then. */
-	reconsiders = !pgscale_sweeper_wanted() || partition->state == PGSCALE_SWEEPER_OFF || now - watched >= WATCH_PERIOD_NS;
+	reconsiders = !pgscale_sweeper_wanted() || now - watched >= WATCH_PERIOD_NS;
 	if (reconsiders)
 	{
 		sweeper_reconsider(now);
-		if (partition->number == 0)
-			pgscale_sweeper_kept_follow();
+		pgscale_sweeper_kept_follow();
 		watched = now;
 	}
 
 	hurries = false;
-	if (expired > 0 && partition->state == PGSCALE_SWEEPER_WORKING)
+	if (expired > 0 && pgscale_sweeper->state == PGSCALE_SWEEPER_WORKING)
 	{
-		bool		demand = pgscale_sweeper_scan(partition);
+		bool		demand = pgscale_sweeper_scan();
 
 		note_pressure();
 		if (pgscale_sweeper_queued_runs(pgscale_sweeper_memory.queues) > 0)
@@ -602,15 +568,15 @@ sweep_round(void)
 		}
 		idle_ticks = demand ? 0 : Min(idle_ticks + 1, IDLE_TICKS);
 	}
-	else if (partition->state != PGSCALE_SWEEPER_WORKING)
+	else if (pgscale_sweeper->state != PGSCALE_SWEEPER_WORKING)
 		sweeper_rest();
 	sweeper_report();
-	if (partition->state != PGSCALE_SWEEPER_WORKING)
+	if (pgscale_sweeper->state != PGSCALE_SWEEPER_WORKING)
 		covered.allocations = -1;
 	if (!pgscale_sweeper_wanted() && left)
 		proc_exit(0);
 
-	if (partition->state == PGSCALE_SWEEPER_WORKING && now - refreshed >= NS_PER_S)
+	if (pgscale_sweeper->state == PGSCALE_SWEEPER_WORKING && now - refreshed >= NS_PER_S)
 	{
 		limit_stock(now);
 		settle_writers();
@@ -621,48 +587,45 @@ sweep_round(void)
 
 	if (expired > 0)
 	{
-		partition->counts.ticks += reconsiders || !hurries;
-		partition->last_tick_ns = pgscale_timer_clock();
+		pgscale_sweeper->counts.ticks += reconsiders || !hurries;
+		pgscale_sweeper->last_tick_ns = pgscale_timer_clock();
 	}
 	adapt_period();
-	partition->counts.cpu_ns = pgscale_timer_cpu_time() + cpu_base;
+	pgscale_sweeper->counts.cpu_ns = pgscale_timer_cpu_time() + cpu_base;
 }
 
 static void
 sweep_failed(void)
 {
-	partition->counts.errors++;
+	pgscale_sweeper->counts.errors++;
 }
 
 static void
 sweeper_detach(int code, Datum arg)
 {
-	partition->taken = 0;		/* the guards of others look at it */
-	pgscale_sweeper_saved_write(partition);
-	partition->memory = DSM_HANDLE_INVALID;
-	pgscale_sweeper_release(&partition->pid);
+	pgscale_sweeper_saved_write();
+	pgscale_sweeper->memory = DSM_HANDLE_INVALID;
+	pgscale_sweeper_release(&pgscale_sweeper->pid);
 }
 
 static void
-sweeper_main(int number)
+sweeper_main(void)
 {
-	partition = pgscale_sweeper_partition(number);
-	if (!pgscale_sweeper_claim(&partition->pid))
+	if (!pgscale_sweeper_claim(&pgscale_sweeper->pid))
 		proc_exit(1);
 	before_shmem_exit(sweeper_detach, (Datum) 0);
 	pgscale_worker_start("PgscaleSweeperMain");
 
-	pgscale_sweeper_memory_create(partition);
-	(void) pgscale_sweeper_reported(partition, &reported_before);
-	pgscale_sweeper_scan_init(partition);
-	pgscale_sweeper_freelist_resume(partition);
+	pgscale_sweeper_memory_create();
+	(void) pgscale_sweeper_reported(&reported_before);
+	pgscale_sweeper_scan_init();
 	procs = MemoryContextAllocZero(TopMemoryContext, pgscale_procs_count() * sizeof(PgscaleProc));
-	cpu_base = partition->counts.cpu_ns - pgscale_timer_cpu_time();
+	cpu_base = pgscale_sweeper->counts.cpu_ns - pgscale_timer_cpu_time();
 
-	partition->starts++;
-	partition->state = PGSCALE_SWEEPER_OFF;
+	pgscale_sweeper->starts++;
+	pgscale_sweeper->state = PGSCALE_SWEEPER_OFF;
 	sweeper_apply_settings();
-	pgscale_sweeper_saved_read(partition);
+	pgscale_sweeper_saved_read();
 	pgscale_sweeper_base_init();
 
 	/* The first round decides what the next one waits for. */
@@ -672,7 +635,6 @@ sweeper_main(int number)
 
 const PgscaleWorker pgscale_sweeper_worker = {
 	.name = "pgscale sweeper",
-	.count = pgscale_sweeper_workers,
 	.wanted = pgscale_sweeper_wanted,
 	.main = sweeper_main,
 };

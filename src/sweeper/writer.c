@@ -43,8 +43,8 @@
 #include "base/timer.h"
 #include "base/units.h"
 #include "base/worker.h"
-#include "sweeper/partitions.h"
 #include "sweeper/segment.h"
+#include "sweeper/shared.h"
 #include "sweeper/sweeper.h"
 
 
@@ -60,10 +60,9 @@
 /* That many pages waiting for their WAL are worth a flush of it. */
 #define WAL_PAGES		64
 
-static PgscaleSweeperPartition *partition = NULL;
 static PgscaleSweeperWriter *me = NULL;
 static dsm_handle memory;		/* of the sweeper that it writes for */
-static int	my_number;			/* among the partition's, from 0 */
+static int	my_number;			/* from 0 */
 static int64 cpu_base;			/* added to the process' CPU time */
 static int64 worked_ns;			/* when it last had a run */
 static XLogRecPtr unflushed = InvalidXLogRecPtr;
@@ -196,12 +195,12 @@ write_round(void)
 	Assert(pg_atomic_read_u32(&me->pid) == (uint32) MyProcPid && me->writing == 0);
 	(void) pgscale_worker_interrupts();
 	/* The next sweeper has another memory, and will have other writers. */
-	if (partition->memory != memory)
+	if (pgscale_sweeper->memory != memory)
 		proc_exit(0);
-	while (my_number < pgscale_sweeper_writers_wanted(partition) && pgscale_sweeper_take_run(pgscale_sweeper_memory.queues, &run, &lost))
+	while (my_number < pgscale_sweeper_writers_wanted() && pgscale_sweeper_take_run(pgscale_sweeper_memory.queues, &run, &lost))
 	{
 		worked_ns = pgscale_timer_clock();
-		if (partition->state != PGSCALE_SWEEPER_WORKING)
+		if (pgscale_sweeper->state != PGSCALE_SWEEPER_WORKING)
 			continue;			/* too late */
 		me->writing = run.pages;
 		write_run(&run);
@@ -212,7 +211,7 @@ write_round(void)
 
 	now = pgscale_timer_clock();
 	sweeper_writer_report(now);
-	if (my_number >= pgscale_sweeper_writers_wanted(partition) || now - worked_ns >= LINGER_NS)
+	if (my_number >= pgscale_sweeper_writers_wanted() || now - worked_ns >= LINGER_NS)
 		proc_exit(0);
 	pgscale_worker_wait(WAIT_MS);
 }
@@ -235,15 +234,14 @@ sweeper_writer_detach(int code, Datum arg)
 void
 pgscale_sweeper_writer_main(Datum arg)
 {
-	partition = pgscale_sweeper_partition(DatumGetInt32(arg) / PGSCALE_SWEEPER_MAX_WRITERS);
-	my_number = DatumGetInt32(arg) % PGSCALE_SWEEPER_MAX_WRITERS;
-	me = &partition->writers[my_number];
+	my_number = DatumGetInt32(arg);
+	me = &pgscale_sweeper->writers[my_number];
 	if (!pgscale_sweeper_claim(&me->pid))
 		proc_exit(0);
 	before_shmem_exit(sweeper_writer_detach, (Datum) 0);
 	pgscale_worker_start("PgscaleSweeperWriter");
 
-	if (!pgscale_sweeper_memory_attach(partition, &pgscale_sweeper_memory))
+	if (!pgscale_sweeper_memory_attach(&pgscale_sweeper_memory))
 		proc_exit(0);
 	dsm_pin_mapping(pgscale_sweeper_memory.segment);
 	memory = dsm_segment_handle(pgscale_sweeper_memory.segment);

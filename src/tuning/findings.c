@@ -23,7 +23,6 @@
 
 #include "base/texts.h"
 #include "base/units.h"
-#include "pgscale.h"
 #include "tuning/findings.h"
 
 /* That many pages a second of the background writer are next to nothing. */
@@ -175,11 +174,7 @@ pgscale_tuning_bgwriter_stalled(void)
 {
 	const double pages = pgscale_tuning_setting("bgwriter_lru_maxpages");
 	const double delay_ms = pgscale_tuning_setting("bgwriter_delay");
-	PgscaleHealth health;
-	PgscaleClaim claim;
 
-	if (pgscale_claimant("bgwriter_lru_maxpages", &health, &claim))
-		return false;
 	return pages * BLCKSZ / (delay_ms / 1000) < STALLED_BYTES_PER_S ||
 		pgscale_tuning_setting("bgwriter_lru_multiplier") < 0.5;
 }

@@ -68,7 +68,7 @@ extern double pgscale_tuning_backend_write_fraction(const PgscaleEvidence *e);
 
 /*
  * Was the background writer set so that it can do next to nothing?  Then that explains
- * other evidence about shared buffers.  Not if a feature does its work.
+ * other evidence about shared buffers.
  */
 extern bool pgscale_tuning_bgwriter_stalled(void);
 

@@ -368,7 +368,7 @@ writeback_detach(int code, Datum arg)
 }
 
 static void
-writeback_main(int number)
+writeback_main(void)
 {
 	published = &shared->figures;
 	pgscale_worker_start("PgscaleWritebackMain");

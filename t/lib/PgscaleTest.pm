@@ -18,7 +18,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes ();
 
-our @EXPORT = qw(pgscale_node pgscale_standby server_major has_freelist sweeper_mode sweeper_conf have_module shows_modules
+our @EXPORT = qw(pgscale_node pgscale_standby server_major sweeper_conf have_module shows_modules
   kill_postmaster refuse_cachestat refuse_call refuse_direct_io process_state compiled number_file write_number order session
   churn until_true until_ok in_time_ok psql_once steps_ok);
 
@@ -71,15 +71,10 @@ sub server_major
     return $major;
 }
 
-# PostgreSQL 19 dropped the freelist; the sweeper has another mode there.
-sub has_freelist { return server_major() < 19; }
-sub sweeper_mode { return has_freelist() ? 'freelist' : 'window'; }
-
 # Settings with which nobody but a sweeper that is made to work writes pages
 sub sweeper_conf
 {
-    return "shared_buffers = 8MB\nmax_worker_processes = 32\ncheckpoint_timeout = 1h\nbgwriter_lru_maxpages = 0\npgscale.sweeper = on\n"
-      . 'pgscale.sweeper_mode = ' . sweeper_mode();
+    return "shared_buffers = 8MB\nmax_worker_processes = 32\ncheckpoint_timeout = 1h\nbgwriter_lru_maxpages = 0\npgscale.sweeper = on";
 }
 
 # Does this server have a module of contrib?
@@ -499,24 +494,22 @@ sub churn_right
         '0|t', $name);
 }
 
-# The processes of the sweeper, with its writers or none but those.
+# The processes of the sweeper and its writers, or those of that name.
 sub sweeper_pids
 {
-    my ($self, $which) = @_;
+    my ($self, $name) = @_;
 
-    return split /\n/, $self->sql("SELECT pid FROM pg_stat_activity WHERE backend_type LIKE 'pgscale sweeper "
-          . ($which // '') . "%' ORDER BY pid");
+    return split /\n/, $self->sql("SELECT pid FROM pg_stat_activity WHERE backend_type LIKE '" . ($name // 'pgscale sweeper%') . "' ORDER BY pid");
 }
 
 # Waits until something was supplied and written from now on; a test.
 sub sweeps_on
 {
     my ($self, $name) = @_;
-    my $sums = 'sum(supplied_clean + supplied_written), sum(written)';
-    my ($supplied, $written) = split /\|/, $self->sql("SELECT $sums FROM pgscale.sweeper_stats");
+    my ($supplied, $written) = split /\|/, $self->sql('SELECT supplied_clean + supplied_written, written FROM pgscale.sweeper_stats');
     local $Test::Builder::Level = $Test::Builder::Level + 1;
 
-    return $self->poll_ok("SELECT sum(supplied_clean + supplied_written) > $supplied + 100 AND sum(written) > $written + 100
+    return $self->poll_ok("SELECT supplied_clean + supplied_written > $supplied + 100 AND written > $written + 100
         FROM pgscale.sweeper_stats", $name)
       || !diag $self->sql('SELECT row_to_json(s) FROM pgscale.sweeper_stats s');
 }

@@ -17,7 +17,6 @@ PG_FUNCTION_INFO_V1(controller_steps);
 static PgscaleSweeperDecision decision;
 static PgscaleSweeperEvidence seen;
 static PgscaleSweeperForecast forecast;
-static uint64 sum[PGSCALE_SWEEPER_CANDIDATES];
 
 static void
 begin(PgscaleSweeperState state, PgscaleSweeperReason reason, double since, double rest)
@@ -80,17 +79,6 @@ look_ahead(int begun, int clock, int best, int seen_pages, int missed)
 	const PgscaleSweeperCoverage coverage = {.seen = seen_pages,.missed = missed};
 
 	pgscale_sweeper_forecast_go_on(&forecast, &report, begun, 100, &coverage);
-	memset(sum, 0, sizeof(sum));
-	pgscale_sweeper_forecast_add(sum, &forecast);
-}
-
-/* Another partition's misses */
-static void
-add_share(void)
-{
-	const PgscaleSweeperForecast other = {.known = true,.misses = {{100, 50, 60, 70, 80}}};
-
-	pgscale_sweeper_forecast_add(sum, &other);
 }
 
 static void
@@ -98,7 +86,7 @@ say_forecast(int policy)
 {
 	double		saved;
 
-	say(pgscale_sweeper_forecast_saved(sum, policy, &saved) ? psprintf("%.3f", saved) : "unknown");
+	say(pgscale_sweeper_forecast_saved(&forecast, policy, &saved) ? psprintf("%.3f", saved) : "unknown");
 }
 
 /* Reads that were saved: groups have 100 misses of the choice each, and of the clock in turn "some" more and fewer than 150. */
@@ -141,7 +129,6 @@ command(const char *name, const double *n)
 	COMMAND("at", decide(n[0]));
 	COMMAND("writers", decide_writers(n));
 	COMMAND("foretell", look_ahead(n[0], n[1], n[2], n[3], n[4]));
-	COMMAND("add_share", add_share());
 	COMMAND("adaptive", say_forecast(PGSCALE_SWEEPER_ADAPTIVE));
 	COMMAND("history", say_forecast(PGSCALE_SWEEPER_HISTORY));
 	COMMAND("saved", say_saved(n[0], n[1]));
@@ -240,7 +227,7 @@ static const Step by_numbers[] = {
 	"at first nothing is forecast"},
 	{"foretell 1 40 35 0 0, adaptive, foretell 1 50 50 0 0, adaptive, foretell 1 60 60 0 0, adaptive", "0.250; 0.000; -0.250",
 	"then by misses since"},
-	{"foretell 1 80 90 0 0, adaptive, add_share, adaptive, history", "-0.500; 0.250; -0.083", "several partitions, by their sums"},
+	{"foretell 1 80 90 0 0, adaptive, history", "-0.500; -2.000", "by the best half-life, or by that of the policy"},
 	{"foretell 2 20 10 0 0, adaptive, foretell 2 40 20 0 0, adaptive", "unknown; 0.500", "another policy begins"},
 	{"foretell 2 50 30 0 1, adaptive, foretell 2 60 30 1 1, adaptive", "unknown; 0.500", "more was missed than seen"},
 	{"foretell 2 61 31 1 10, adaptive, foretell 2 80 50 1 10, adaptive, foretell 2 100 60 2 10, adaptive",

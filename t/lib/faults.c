@@ -115,7 +115,7 @@ is_meant(void)
 	if (orders->pid == -3)
 		return title_has("pgscale sweeper writer");
 	if (orders->pid == -4)
-		return title_has("pgscale sweeper 1");
+		return title_has("pgscale sweeper") && !title_has("pgscale sweeper writer");
 	return orders->pid == getpid();
 }
 

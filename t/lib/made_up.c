@@ -21,7 +21,7 @@
 
 #include "base/ring.h"
 #include "pgscale.h"
-#include "sweeper/partitions.h"
+#include "sweeper/shared.h"
 #include "base/evidence.h"
 
 PG_MODULE_MAGIC;
@@ -200,12 +200,12 @@ made_up_transactions(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* (known, misses of the clock, misses of the best half-life): what the sweeper foretells, where pgscale shows its functions */
+/* (known, misses of the clock, misses of the best half-life): what the sweeper foretells, where pgscale shows its symbols */
 Datum
 made_up_forecast(PG_FUNCTION_ARGS)
 {
-	PgscaleSweeperPartition *(*partition) (int) = (PgscaleSweeperPartition *(*) (int)) dlsym(RTLD_DEFAULT, "pgscale_sweeper_partition");
-	PgscaleSweeperForecast *forecast = &partition(0)->forecast;
+	PgscaleSweeper **sweeper = dlsym(RTLD_DEFAULT, "pgscale_sweeper");
+	PgscaleSweeperForecast *forecast = &(*sweeper)->forecast;
 
 	forecast->known = PG_GETARG_BOOL(0);
 	for (int i = 0; i < PGSCALE_SWEEPER_CANDIDATES; i++)

@@ -19,7 +19,6 @@ static void (*in_read) (void) = NULL;	/* or in the middle of it */
 
 #undef GetBufferDescriptor
 #define GetBufferDescriptor(buf)		(&descs[buf])
-#define StrategyFreeBuffer(desc)		((desc)->freeNext = FREENEXT_END_OF_LIST)
 #undef pg_read_barrier
 #define pg_read_barrier()				(in_read ? in_read() : (void) 0)
 #define pgscale_buffer_look				true_buffer_look
@@ -27,7 +26,6 @@ static void (*in_read) (void) = NULL;	/* or in the middle of it */
 #define pgscale_buffer_find				true_buffer_find
 #define pgscale_buffer_page_hash		true_buffer_page_hash
 #define pgscale_buffers_hand			true_buffers_hand
-#define pgscale_buffers_any_listed		true_buffers_any_listed
 #include "base/shared_buffers.c"
 #undef pg_read_barrier
 #define pg_read_barrier()				pg_memory_barrier()
@@ -36,7 +34,6 @@ static void (*in_read) (void) = NULL;	/* or in the middle of it */
 #undef pgscale_buffer_find
 #undef pgscale_buffer_page_hash
 #undef pgscale_buffers_hand
-#undef pgscale_buffers_any_listed
 
 PgscaleLwlock pgscale_lwlock_look(const LWLock *lock) { return (PgscaleLwlock) {0}; }
 uint32 pgscale_buffer_page_hash(const PgscalePage *page) { return page->block; }
@@ -72,15 +69,6 @@ pgscale_buffer_find(const PgscalePage *page)
 	return -1;
 }
 
-bool
-pgscale_buffers_any_listed(void)
-{
-	for (int buf = 0; buf < NBuffers; buf++)
-		if (pgscale_buffer_listed(buf))
-			return true;
-	return false;
-}
-
 static PgscalePage
 page_of(BlockNumber block)
 {
@@ -103,14 +91,6 @@ set_state(int buf, PgscaleBufferState state)
 		;
 }
 
-static void
-take_off_list(int buf)
-{
-#if PGSCALE_FREELIST
-	descs[buf].freeNext = FREENEXT_NOT_IN_LIST;
-#endif
-}
-
 /* The buffer has that page, clean, with that count. */
 static void
 hold(int buf, BlockNumber block, int count)
@@ -118,7 +98,6 @@ hold(int buf, BlockNumber block, int count)
 	const PgscalePage page = page_of(block);
 
 	make_tag(&descs[buf].tag, &page);
-	take_off_list(buf);
 	set_state(buf, buffer_with_usage(BM_TAG_VALID | BM_VALID | BM_PERMANENT, count));
 }
 

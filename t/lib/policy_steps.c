@@ -30,7 +30,8 @@ PG_FUNCTION_INFO_V1(policy_steps);
 PgscaleSweeperSettings pgscale_sweeper_settings = {0};
 PgscaleSweeperMemory pgscale_sweeper_memory;
 
-static PgscaleSweeperPartition partition;
+static PgscaleSweeper sweeper;
+PgscaleSweeper *pgscale_sweeper = &sweeper;
 static const PgscaleSweeperPolicy *policy;
 static void *memory;
 static PgscaleSweeperPolicyReport report;
@@ -40,7 +41,6 @@ static uint32 next_page;
 static int	at = 0;				/* buffer of the hand */
 static int64 visits = 0;
 static int	refused = 0;		/* of those that could leave */
-static int	sweepers = 1;
 static SavedHeader header;		/* of the file that was kept last */
 
 /* Pages are numbers, and are to be hashed as if they were names. */
@@ -53,8 +53,6 @@ hash_of(uint32 number)
 }
 
 uint32 pgscale_buffer_page_hash(const PgscalePage *page) { return hash_of(page->block); }
-int pgscale_sweeper_count(void) { return sweepers; }
-PgscaleSweeperPartition *pgscale_sweeper_partition(int number) { return &partition; }
 bool pgscale_sweeper_wanted(void) { return true; }
 
 /* A server that starts, with empty buffers: its memory is as it was allocated. */
@@ -68,17 +66,16 @@ start(int kind)
 		size = Max(size, pgscale_sweeper_policies[i]->size(BUFFERS));
 	memory = memory ? memory : MemoryContextAlloc(TopMemoryContext, size);
 	memset(memory, 0xEE, size);
-	memset(&partition, 0, sizeof(partition));
+	memset(&sweeper, 0, sizeof(sweeper));
 	memset(where, 0, sizeof(where));
 	memset(held, 0xFF, sizeof(held));
-	partition.buffers = BUFFERS;
 	pgscale_sweeper_memory.pages = pages;
 	pgscale_sweeper_memory.policy = memory;
 	history_read = false;
-	partition.policy = PGSCALE_SWEEPER_NO_POLICY;
+	sweeper.policy = PGSCALE_SWEEPER_NO_POLICY;
 	policy = pgscale_sweeper_policies[kind];
-	pgscale_sweeper_policy_begin(&partition, kind);
-	pgscale_sweeper_saved_read(&partition);
+	pgscale_sweeper_policy_begin(kind);
+	pgscale_sweeper_saved_read();
 	next_page = ONCE;
 	visits = refused = 0;
 }
@@ -92,7 +89,7 @@ see(int buf, uint32 page, int usage)
 
 	held[buf] = page;
 	where[page] = buf + 1;
-	(void) pgscale_sweeper_page_seen(&partition, buf, &look, &name, 1, false);
+	(void) pgscale_sweeper_page_seen(buf, &look, &name, 1, false);
 }
 
 /* One with full buffers. */
@@ -127,7 +124,7 @@ use(uint32 page)
 	}
 	if (held[at] != PG_UINT32_MAX)
 	{
-		pgscale_sweeper_page_left(&partition, at);
+		pgscale_sweeper_page_left(at);
 		where[held[at]] = 0;
 	}
 	see(at, page, 1);
@@ -181,7 +178,7 @@ static void
 take_over(int by)
 {
 	policy = pgscale_sweeper_policies[by];
-	pgscale_sweeper_policy_begin(&partition, by);
+	pgscale_sweeper_policy_begin(by);
 }
 
 static void
@@ -427,11 +424,8 @@ check_ranks(void)
 static int
 kept(void)
 {
-	char		name[MAXPGPATH];
-	FILE	   *file;
+	FILE	   *file = fopen(SAVED_FILE, "rb");
 
-	name_file(0, name);
-	file = fopen(name, "rb");
 	if (!file)
 		return -1;
 	(void) fread(&header, sizeof(header), 1, file);
@@ -486,17 +480,17 @@ check_kept(void)
 	int			good = 0;
 
 	start(PGSCALE_SWEEPER_HISTORY);
-	pgscale_sweeper_saved_write(&partition);
+	pgscale_sweeper_saved_write();
 	is(kept(), -1, "nothing that is known leaves no file");
 	work(60000);
-	pgscale_sweeper_saved_write(&partition);
+	pgscale_sweeper_saved_write();
 	is(kept(), BUFFERS, "a history leaves a file, with a page for each buffer");
 	is(header.choice, ((Adaptive *) memory)->preferred, "and what adaptive would choose");
 	for (int page = 0; page < lengthof(scores); page++)
 		scores[page] = where[page] > 0 ? adaptive_score(memory, where[page] - 1) : comes_back(page);
 
 	start(PGSCALE_SWEEPER_HISTORY);
-	is(partition.restored, BUFFERS, "a server that starts restores all of them");
+	is(sweeper.restored, BUFFERS, "a server that starts restores all of them");
 	is(kept(), -1, "and removes the file");
 	for (int page = 0; page < LOADED; page++)
 	{
@@ -551,40 +545,62 @@ check_adaptive(void)
 		/* less than would make it choose */
 		((Adaptive *) memory)->compare_at = PG_UINT64_MAX;
 		work(10000);
-		pgscale_sweeper_saved_write(&partition);
+		pgscale_sweeper_saved_write();
 		is(kept() > 0 && header.choice == wanted, true, "adaptive keeps its choice");
 		start(PGSCALE_SWEEPER_ADAPTIVE);
-		is(partition.restored == header.pages && choice() == wanted && report.switches + report.evictions == 0, true,
+		is(sweeper.restored == header.pages && choice() == wanted && report.switches + report.evictions == 0, true,
 		   "which is in force again, with the pages, and is no switch");
 	}
-	pgscale_sweeper_saved_write(&partition);
+	pgscale_sweeper_saved_write();
 	start(PGSCALE_SWEEPER_CLOCK);
-	is(partition.restored > 0 && choice() == PGSCALE_SWEEPER_CANDIDATE_CLOCK, true, "the clock takes the pages over, as the clock");
-	pgscale_sweeper_saved_write(&partition);
+	is(sweeper.restored > 0 && choice() == PGSCALE_SWEEPER_CANDIDATE_CLOCK, true, "the clock takes the pages over, as the clock");
+	pgscale_sweeper_saved_write();
 	is(kept() > 0 && header.choice == 4, true, "and keeps what adaptive would choose");
 }
 
-/* The most that are kept are divided among the sweepers. A process that never read its file leaves it to the next one. */
+/* Of more pages than may be kept, those are that have the highest scores. */
 static void
-check_parts(void)
+check_most(void)
+{
+	PgscaleSweeperRemembered pages[CHUNK];
+	SavedWalk	walk = {0};
+	SavedCut	cut;
+	int			least;
+	int			better = 0;
+	int			all = 0;
+	int			n;
+
+	start(PGSCALE_SWEEPER_HISTORY);
+	work(30000);
+	is(find_saved_cut(100, &cut), 100, "no more are kept than may be");
+	least = cut.class;
+	while ((n = next_pages(&walk, pages)) > 0)
+	{
+		for (int i = 0; i < n; i++)
+			better += class_of_score(pages[i].score) > least;
+		n = keep_best(pages, n, &cut);
+		for (int i = 0; i < n; i++)
+			better -= class_of_score(pages[i].score) > least;
+		all += n;
+	}
+	is(all, 100, "as many are put into the file");
+	is(better, 0, "the best of them");
+}
+
+/* A process that never read its file leaves it to the next one. */
+static void
+check_unread(void)
 {
 	start(PGSCALE_SWEEPER_HISTORY);
 	work(30000);
-	sweepers = MOST_PAGES / 100;
-	pgscale_sweeper_saved_write(&partition);
-	is(kept(), 100, "of many sweepers each keeps its part");
-	start(PGSCALE_SWEEPER_HISTORY);
-	is(partition.restored == 100 && !isnan(comes_back(0)), true, "which comes back, the best of them");
-	sweepers = 1;
-	work(30000);
-	pgscale_sweeper_saved_write(&partition);
+	pgscale_sweeper_saved_write();
 	history_read = false;
-	partition.restored = 0;
+	sweeper.restored = 0;
 	memset(pgscale_sweeper_memory.pages, 0, BUFFERS * sizeof(PgscaleSweeperPage));
-	pgscale_sweeper_saved_write(&partition);
+	pgscale_sweeper_saved_write();
 	is(kept(), BUFFERS, "what was not read stays");
-	pgscale_sweeper_saved_read(&partition);
-	is(partition.restored == BUFFERS && history_read, true, "and is read by the next process, once");
+	pgscale_sweeper_saved_read();
+	is(sweeper.restored == BUFFERS && history_read, true, "and is read by the next process, once");
 }
 
 /* What the server wrote, with other bytes somewhere and a checksum that is right: what is wrong with it? */
@@ -606,8 +622,6 @@ check_foreign(void)
 		{offsetof(SavedHeader, block_size), 4096, 100000, 0, "a server that was built otherwise wrote it"},
 		{offsetof(SavedHeader, hash), 1, 100000, 0, "a server that was built otherwise wrote it"},
 		{offsetof(SavedHeader, buffers), 1, 100000, 0, "shared_buffers was another"},
-		{offsetof(SavedHeader, workers), 2, 100000, 0, "it is of another sweeper, or pgscale.sweeper_workers was another"},
-		{offsetof(SavedHeader, worker), 1, 100000, 0, "it is of another sweeper, or pgscale.sweeper_workers was another"},
 		{offsetof(SavedHeader, pages), BUFFERS + 1, 100000, 0, "its size is wrong"},
 		{offsetof(SavedHeader, pages), BUFFERS - 1, 100000, 0, "its size is wrong"},
 		{offsetof(SavedHeader, choice), 5, 100000, 0, "it has a choice that cannot be"},
@@ -616,9 +630,7 @@ check_foreign(void)
 		{sizeof(SavedHeader) + 4, 0x42040000, 100000, BUFFERS - 1, ""}
 	};
 	static char bytes[100000];
-	char		name[MAXPGPATH];
 
-	name_file(0, name);
 	for (int i = 0; i < lengthof(cases); i++)
 	{
 		FILE	   *file;
@@ -627,8 +639,8 @@ check_foreign(void)
 
 		start(PGSCALE_SWEEPER_HISTORY);
 		work(30000);
-		pgscale_sweeper_saved_write(&partition);
-		file = fopen(name, "r+b");
+		pgscale_sweeper_saved_write();
+		file = fopen(SAVED_FILE, "r+b");
 		size = (int) fread(bytes, 1, sizeof(bytes), file);
 		memcpy(bytes + cases[i].at, &cases[i].with, sizeof(uint32));
 		INIT_CRC32C(crc);
@@ -637,11 +649,11 @@ check_foreign(void)
 		memcpy(bytes + size - sizeof(crc), &crc, sizeof(crc));
 		rewind(file);
 		if (fwrite(bytes, 1, size, file) != size || fflush(file) != 0 || ftruncate(fileno(file), Min(size, cases[i].size)) != 0)
-			elog(ERROR, "could not change %s: %m", name);
+			elog(ERROR, "could not change %s: %m", SAVED_FILE);
 		fclose(file);
 		start(PGSCALE_SWEEPER_HISTORY);
-		is(strcmp(partition.restore_problem, cases[i].problem), 0, psprintf("a word at %u, %d bytes: %s", cases[i].at, cases[i].size, cases[i].problem));
-		is(partition.restored, cases[i].restored, "so many pages are restored");
+		is(strcmp(sweeper.restore_problem, cases[i].problem), 0, psprintf("a word at %u, %d bytes: %s", cases[i].at, cases[i].size, cases[i].problem));
+		is(sweeper.restored, cases[i].restored, "so many pages are restored");
 	}
 }
 
@@ -663,7 +675,8 @@ policy_steps(PG_FUNCTION_ARGS)
 	check_kept();
 	check_remembered();
 	check_adaptive();
-	check_parts();
+	check_most();
+	check_unread();
 	check_foreign();
 	PG_RETURN_TEXT_P(cstring_to_text(lines.data));
 }

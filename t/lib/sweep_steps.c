@@ -1,6 +1,6 @@
 /*
- * A sweep, step by step, over buffers that are made up: what it reports to its policy, what it has the server's hand and the
- * backends find in both supplies, what it observes, its ticks, and its writers. The policy is made up, too: it is a clock that
+ * A sweep, step by step, over buffers that are made up: what it reports to its policy, what it has the server's hand find, what
+ * it observes, its ticks, and its writers. The policy is made up, too: it is a clock that
  * says what it hears. sweep_steps() returns a line for each check.
  */
 #include "made_up_buffers.h"
@@ -26,10 +26,7 @@ static void made_up_writeback(const PgscalePage *first, int count);
 #define pgscale_buffer_write			made_up_write
 #define pgscale_buffer_pages_writeback	made_up_writeback
 #include "sweeper/known_pages.c"
-#define left_to		freelist_left_to
-#include "sweeper/supply/freelist.c"
-#undef left_to
-#include "sweeper/supply/window.c"
+#include "sweeper/supply.c"
 #undef YIELD_TIMES
 #undef LOOK_AT_CLOCK
 #define followed	observe_followed
@@ -43,7 +40,7 @@ static void made_up_writeback(const PgscalePage *first, int count);
 #undef is_ours
 #include "sweeper/kept_pages.c"
 #include "base/change_count.c"
-#include "sweeper/partitions.c"
+#include "sweeper/shared.c"
 #define pgscale_sweeper_long_enough		true_long_enough
 #include "sweeper/scan.c"
 #undef pgscale_sweeper_long_enough
@@ -55,11 +52,11 @@ PgscaleSweeperSettings pgscale_sweeper_settings = {.writers = 16};
 PgscaleSweeperKeptList *pgscale_sweeper_kept_list;
 uint64		(*pgscale_counters_own_writes) (void);
 
-static PgscaleSweeperPartition *s;
+static PgscaleSweeper *s;
 static PgscaleSweeperQueues *q;
 static PgscaleSweeperPage the_pages[MOST_BUFFERS];
 static char the_memory[MOST_BUFFERS];
-static uint8 ranks[MOST_BUFFERS];	/* by buffer of the partition */
+static uint8 ranks[MOST_BUFFERS];
 static bool listens;			/* is what the policy hears to be said? */
 static int	wants_policy;
 static int	most_looks;			/* that a tick has time for */
@@ -73,7 +70,7 @@ int64 pgscale_timer_cpu_time(void) { return 0; }
 int64 pgscale_counters_backend_writes(PgscaleBackendWrites *count, LWLock *lock, bool anew) { return 0; }
 const PgscalePageWorths *pgscale_buffer_worths;
 const PgscalePageWorths pgscale_sweeper_worths;
-bool pgscale_sweeper_memory_attach(const PgscaleSweeperPartition *partition, PgscaleSweeperMemory *memory) { return false; }
+bool pgscale_sweeper_memory_attach(PgscaleSweeperMemory *memory) { return false; }
 bool pgscale_compat_direct_data(void) { return false; }
 bool pgscale_kernel_may_begin_writes(void) { return true; }
 void pgscale_worker_start(const char *wait_event_name) { }
@@ -221,31 +218,11 @@ hand_runs(void)
 		hand_goes(4, 1);
 }
 
-/* Backends take so many buffers from the list, as the server does: the last one first, none that is used. */
-static void
-take(int n)
-{
-	static BlockNumber next_page = 100000;
-
-	for (int i = s->stack_used - 1; i >= 0 && n > 0; i--)
-	{
-		const int	buf = pgscale_sweeper_memory.stack[i].buf;
-
-		if (!pgscale_buffer_listed(buf))
-			continue;
-		take_off_list(buf);
-		if (usage(buf) > 0)
-			continue;
-		hold(buf, next_page++, 5);
-		n--;
-	}
-}
-
 /* A backend locks the header to put another page there. */
 static void
 page_changes(void)
 {
-	set_state(105, state_of(105) | BM_LOCKED);
+	set_state(5, state_of(5) | BM_LOCKED);
 	in_read = NULL;
 }
 
@@ -275,21 +252,18 @@ queued(void)
 	return describe(found, n);
 }
 
-/* A new process works on a partition of these buffers. */
+/* A new process works on so many buffers. */
 static void
-begin(int mode, int first, int size)
+begin(int size)
 {
 	static const PgscaleSweeperWriteCounts none = {0};
 
 	at_look = NULL;
 	most_looks = PG_INT32_MAX;
 	listens = false;
-	memset(s, 0, offsetof(PgscaleSweeperPartition, writers));
-	s->first = first;
-	s->buffers = size;
-	s->stack_size = 100;
-	s->stack_used = 0;
-	s->most_writers = s->writers_now = PGSCALE_SWEEPER_MAX_WRITERS;
+	NBuffers = size;
+	memset(s, 0, offsetof(PgscaleSweeper, writers));
+	s->writers_now = PGSCALE_SWEEPER_MAX_WRITERS;
 	s->state = PGSCALE_SWEEPER_WORKING;
 	for (int w = 0; w < PGSCALE_SWEEPER_MAX_WRITERS; w++)
 		s->writers[w].counts = none;
@@ -297,49 +271,41 @@ begin(int mode, int first, int size)
 	memset(the_pages, 1, sizeof(the_pages));
 	s->policy = PGSCALE_SWEEPER_NO_POLICY;
 	(void) queued();
-	hand = rated_ns = starved_fraction = rate = offered = found_by_hand = 0;
+	hand = rated_ns = starved_fraction = rate = offered = found_by_hand = taken_lately = 0;
 	refilling = entered = false;
-#if PGSCALE_FREELIST
-	shielded = PG_INT64_MIN;
-#endif
-	supply = NULL;
-	pgscale_sweeper_scan_settings(s, mode, wants_policy);
-	pgscale_sweeper_scan_init(s);
+	pgscale_sweeper_scan_settings(wants_policy);
+	pgscale_sweeper_scan_init();
 	server_hand += NBuffers - server_hand % NBuffers;
 }
 
 static void
-work_on(int first, int size, int low, int high)
+work_on(int low, int high)
 {
 	static const PgscaleSweeperScanCounts none = {0};
 
-	s->first = first;
-	s->buffers = size;
 	s->low = low;
 	s->high = high;
 	s->counts = none;
 }
 
-/* A sweep over 400 buffers, which have their pages already. */
+/* A sweep over so many buffers, which have their pages already. */
 static void
-begin_sweep(int first, int size, int low, int high)
+begin_sweep(int size, int low, int high)
 {
-	NBuffers = 400;
-	begin(PGSCALE_FREELIST ? PGSCALE_SWEEPER_FREELIST : PGSCALE_SWEEPER_WINDOW, first, size);
-	work_on(first, size, low, high);
+	begin(size);
+	work_on(low, high);
 }
 
-/* A partition of 20,000 buffers, where buffer N has page 10000 + N. */
+/* Buffer N has page 10000 + N. */
 static void
-begin_supply(int mode, int first, int size, int count)
+begin_supply(int size, int count)
 {
-	NBuffers = MOST_BUFFERS;
-	for (int buf = 0; buf < NBuffers; buf++)
+	for (int buf = 0; buf < size; buf++)
 		hold(buf, 10000 + buf, count);
-	begin(mode, first, size);
+	begin(size);
 }
 
-/* Buffer 105 is seen with that page and count. */
+/* Buffer 5 is seen with that page and count. */
 static void
 see(BlockNumber block, int count, int expected, bool hand_ages)
 {
@@ -347,10 +313,10 @@ see(BlockNumber block, int count, int expected, bool hand_ages)
 	PgscaleBuffer look;
 	PgscalePage page;
 
-	if (block != page_in(105) || count != usage(105))
-		hold(105, block, count);
-	(void) pgscale_buffer_read(105, &look, &page);
-	say(news[pgscale_sweeper_page_seen(s, 105, &look, &page, expected, hand_ages)]);
+	if (block != page_in(5) || count != usage(5))
+		hold(5, block, count);
+	(void) pgscale_buffer_read(5, &look, &page);
+	say(news[pgscale_sweeper_page_seen(5, &look, &page, expected, hand_ages)]);
 	say("%d is left to %u", the_pages[5].left, the_pages[5].hash);
 }
 
@@ -362,7 +328,7 @@ read_torn(void)
 	PgscalePage page;
 
 	in_read = page_changes;
-	return pgscale_buffer_read(105, &look, &page);
+	return pgscale_buffer_read(5, &look, &page);
 }
 
 /* These buffers, which have the pages from that block on */
@@ -373,34 +339,8 @@ offer(int from, BlockNumber block, int max_rank, int to)
 	{
 		const PgscalePage page = page_of(block + buf - from);
 
-		say(yes(supply->offer(s, buf, &page, max_rank)));
+		say(yes(pgscale_sweeper_supply_offer(buf, &page, max_rank)));
 	}
-}
-
-/* The sweep comes to a buffer, and its page has that rank: what count does the header have then? */
-static void
-show(int buf, int rank)
-{
-	PgscaleBuffer look;
-	PgscalePage page;
-
-	(void) pgscale_buffer_read(buf, &look, &page);
-	(void) supply->rank(s, buf, &look, &page);
-	ranks[buf - s->first] = rank;
-	supply->show(s, buf, &look);
-	say("%d", usage(buf));
-}
-
-/* A header changes while it is looked at. */
-static void
-show_late(int buf, int count)
-{
-	PgscaleBuffer look;
-
-	pgscale_buffer_look(buf, &look);
-	set_usage(buf, count);
-	supply->show(s, buf, &look);
-	say("%d", usage(buf));
 }
 
 /* A tick of the sweep that only watches: nothing is written to a header. */
@@ -412,7 +352,7 @@ observe(int ms)
 
 	the_time += ms * NS_PER_MS;
 	memcpy(before, descs, sizeof(descs));
-	hurries = pgscale_sweeper_observe(s);
+	hurries = pgscale_sweeper_observe();
 	if (memcmp(before, descs, sizeof(descs)) != 0)
 		say("a header is written");
 	return hurries;
@@ -440,7 +380,7 @@ tick(int ms)
 	bool		demand;
 
 	the_time += ms * NS_PER_MS;
-	demand = pgscale_sweeper_scan(s);
+	demand = pgscale_sweeper_scan();
 	say("%s%d/%d %d+%d %d+%d %d %d", demand ? "! " : "", (int) c->scanned, (int) c->decremented, (int) c->supplied_clean,
 		(int) c->supplied_written, (int) c->consumed, (int) c->reused, (int) c->queued, s->ready);
 }
@@ -449,7 +389,7 @@ static void
 ticks(int n)
 {
 	for (int i = 0; i < n; i++)
-		(void) pgscale_sweeper_scan(s);
+		(void) pgscale_sweeper_scan();
 }
 
 static bool
@@ -516,7 +456,7 @@ buffers_with(int count, PgscaleBufferState flag)
 static void
 say_written(void)
 {
-	const PgscaleSweeperWriteCounts c = pgscale_sweeper_write_counts(s);
+	const PgscaleSweeperWriteCounts c = pgscale_sweeper_write_counts();
 	StringInfoData classes;
 
 	initStringInfo(&classes);
@@ -568,70 +508,54 @@ command(const char *name, const double *numbers)
 	COMMAND("hold", hold(a, b, c));
 	COMMAND("fill", fill(a, b, c));
 	COMMAND("use", use(a, b, Max(a, c)));
-	COMMAND("unlist", take_off_list(a));
 	COMMAND("hand", hand_goes(a, b > 0 ? b : NBuffers));
 	COMMAND("where", say("%d", (int) (server_hand % NBuffers)));
 	COMMAND("hand_at", server_hand += NBuffers - server_hand % NBuffers + a);
 	COMMAND("hand_runs", at_look = a ? hand_runs : NULL);
-	COMMAND("take", take(a));
 	COMMAND("later", the_time += a * NS_PER_MS);
 	COMMAND("counts", say(counts_of(a, Max(a, b))));
 	COMMAND("with", say("%d", buffers_with(a, b ? BM_DIRTY : 0)));
 	COMMAND("dirty", say(yes(state_of(a) & BM_DIRTY)));
-	COMMAND("listed", say(yes(pgscale_buffer_listed(a))));
 
-	/* what is known of the page in buffer 105, and the policy */
+	/* what is known of the page in buffer 5, and the policy */
 	COMMAND("clock", wants_policy = PGSCALE_SWEEPER_CLOCK);
 	COMMAND("history", wants_policy = PGSCALE_SWEEPER_HISTORY);
 	COMMAND("listen", listens = true);
 	COMMAND("deaf", listens = false);
 	COMMAND("see", see(a, b, c, d));
-	COMMAND("left", pgscale_sweeper_page_left(s, 105));
+	COMMAND("left", pgscale_sweeper_page_left(5));
 	COMMAND("keep", p->kept = true);
-	COMMAND("kept", say("%d, rank %d, header %d", p->kept, pgscale_sweeper_rank(s, 105), pgscale_sweeper_header(s, 105)));
+	COMMAND("kept", say("%d, rank %d, header %d", p->kept, pgscale_sweeper_rank(5), pgscale_sweeper_header(5)));
 	COMMAND("torn", say(yes(read_torn())));
 	COMMAND("offered", p->followed = p->offered = p->passed = true);
 	COMMAND("on_offer", say("%d", p->followed + p->offered + p->passed));
-	COMMAND("take_over", pgscale_sweeper_policy_begin(s, PGSCALE_SWEEPER_CLOCK));
-	COMMAND("rank", ranks[a - s->first] = b);
+	COMMAND("take_over", pgscale_sweeper_policy_begin(PGSCALE_SWEEPER_CLOCK));
+	COMMAND("rank", memset(ranks + a, b, Max(a, c) - a + 1));
 
-	/* supplies */
-	COMMAND("freelist", begin_supply(PGSCALE_SWEEPER_FREELIST, a, b, c));
-	COMMAND("window", begin_supply(PGSCALE_SWEEPER_WINDOW, a, b, c));
+	/* the supply */
+	COMMAND("supply", begin_supply(a, b));
 	COMMAND("looks", most_looks = a > 0 ? a : PG_INT32_MAX);
-	COMMAND("show", show(a, b));
-	COMMAND("show_late", show_late(a, b));
 	COMMAND("offer", offer(a, page_in(a), b, Max(a, c)));
 	COMMAND("offer_page", offer(a, b, c, a));
-	COMMAND("offer_empty", say(yes(supply->offer_empty(s, a))));
-	COMMAND("ready", say("%d", supply->ready(s)));
-	COMMAND("full", say(yes(supply->full(s))));
-	COMMAND("follow", say(supply->follow(s) ? "demand" : "no demand"));
-	COMMAND("leave", say(supply->leave(s) ? "done" : "more"));
-	COMMAND("onward", say("%d", supply->onward(s, a, b / 100.0)));
-	COMMAND("guard", supply->guard(s));
-	COMMAND("stock", s->ready = a);
-	COMMAND("low", s->low = a);
+	COMMAND("ready", say("%d", pgscale_sweeper_supply_ready()));
+	COMMAND("follow", say(pgscale_sweeper_supply_follow() ? "demand" : "no demand"));
+	COMMAND("leave", say(pgscale_sweeper_supply_leave() ? "done" : "more"));
+	COMMAND("onward", say("%d", pgscale_sweeper_supply_onward(a, b / 100.0)));
+	COMMAND("guard", pgscale_sweeper_supply_guard());
 	COMMAND("high", s->high = a);
-	COMMAND("hang", s->stuck = a);
 	COMMAND("short", s->writes_short = a);
 	COMMAND("cheap", s->reads_cheap = a);
-	COMMAND("room", s->stack_size = a);
-	COMMAND("fast", s->taken = a);
-	COMMAND("speed", say("%g", s->taken));
+	COMMAND("fast", taken_lately = a);
+	COMMAND("speed", say("%g", taken_lately));
 	COMMAND("gone", say("%d+%d, starved %d", (int) counts->consumed, (int) counts->reused, (int) counts->starved));
 	COMMAND("supplied", say("%d", (int) counts->supplied_clean));
-#if PGSCALE_FREELIST
-	COMMAND("list", pgscale_compat_list(&descs[a]));
-	COMMAND("supply", say(yes(pgscale_buffer_supply(105, &page, b))));
-#endif
 
 	/* the sweep */
-	COMMAND("sweep", begin_sweep(a, b, c, d));
-	COMMAND("work", work_on(a, b, c, d));
+	COMMAND("sweep", begin_sweep(a, b, c));
+	COMMAND("work", work_on(a, b));
 	COMMAND("tick", tick(a > 0 ? a : 4));
 	COMMAND("ticks", ticks(a));
-	COMMAND("rest", say(yes(pgscale_sweeper_rest(s, false))));
+	COMMAND("rest", say(yes(pgscale_sweeper_rest(false))));
 	COMMAND("stuck", say(yes(s->stuck)));
 	COMMAND("observing", s->observing = true);
 	COMMAND("observe", (void) observe(a));
@@ -641,7 +565,7 @@ command(const char *name, const double *numbers)
 
 	/* the standing set, the queue and the writers */
 	COMMAND("run", run_around(a, b));
-	COMMAND("set", pgscale_sweeper_set_init(0, NBuffers, a));
+	COMMAND("set", pgscale_sweeper_set_init(a));
 	COMMAND("longest", pgscale_sweeper_set_order(a));
 	COMMAND("add", say("%d", pgscale_sweeper_set_add(a, &page, b > 0 ? b : 64)));
 	COMMAND("adds", add_all(numbers));
@@ -665,7 +589,7 @@ command(const char *name, const double *numbers)
 
 /* What the policy hears, and "left", of a page whose count was expected to be the third number. */
 static const Step known[] = {
-	{"history, window 100 800 0, listen"},
+	{"history, supply 800 0, listen"},
 	{"see 7 3 0 0", "5: 7 arrived, 3; first; 3 is left to 7", "a page that is new"},
 	{"see 7 3 3 0", "not used; 3 is left to 7", "one that was not used"},
 	{"see 7 5 3 0", "5: 7 used 2; used; 5 is left to 7", "one that was"},
@@ -677,164 +601,92 @@ static const Step known[] = {
 	{"see 11 0 0 0, keep, kept", "5: 11 arrived, 0; first; 0 is left to 11; 1, rank 1, header 3", "a kept page ranks one"},
 	{"see 12 1 0 0, kept", "5: 11 evicted; 5: 12 arrived, 1; replaced; 1 is left to 12; 0, rank 1, header 1",
 	"its successor is not"},
-	{"torn, -locked 105", "no", "a name is not read while it is written"},
+	{"torn, -locked 5", "no", "a name is not read while it is written"},
 	{"see 12 2 1 1", "5: 12 used 1; used; 2 is left to 12", "and pages are known"},
 	{"take_over", "memory with 0 is taken over", "another policy goes on with the memory"},
 	{"see 12 2 2 0", "not used; 2 is left to 12", "and the pages"},
 };
 
-#if PGSCALE_FREELIST
-
-/* "show" has the sweep come to a page of that rank, and says the header's count after that. */
-static const Step freelist[] = {
-	/* which buffers may be put on the list: page 7, with a count of 2 */
-	{"clock, freelist 100 800 0, hold 105 7 2"},
-	{"+pin 105, supply 7 5, -pin 105", "no", "none that is pinned"},
-	{"+dirty 105, supply 7 5, -dirty 105", "no", "or dirty"},
-	{"+awaited 105, supply 7 5, -awaited 105", "no", "or waited for"},
-	{"supply 7 1, supply 8 5", "no; no", "or used more, or of another page"},
-	{"listed 105, counts 105", "no; 2", "they are as they were"},
-	{"supply 7 2, listed 105, counts 105", "yes; yes; 0", "others lie on the list, without a count"},
-	{"supply 7 5", "no", "once"},
-
-	/* counts in headers */
-	{"freelist 100 800 2, show 110 4, show 111 0", "4; 0", "with the clock they are ranks"},
-	{"+dirty 110 111, show 110 3, show 111 0", "3; 1", "but a dirty page has one"},
-	{"history, freelist 100 800 2, show 110 5, show 111 0", "1; 0", "with a history it is one at most"},
-	{"+dirty 110 111, show 110 5, show 111 0", "1; 1", "also of dirty pages"},
-	{"listen, show 110 5", "1", "what the sweep has changed is no use"},
-	{"use 110 3, show 110 5", "10: 10110 used 2; 1", "what it has not, is"},
-	{"-dirty 110, show_late 110 4", "4", "a header that changes meanwhile is left"},
-	{"freelist 100 800 2, show 110 5, use 110 0, +dirty 110, use 99 0, +dirty 99, hold 5000 6 0, list 5000, hand_at 200"},
-	{"low 1, guard, counts 110", "0", "without stock bgwriter may write dirty pages"},
-	{"stock 1, hang 1, guard, counts 110", "0", "nor while writers hang"},
-	{"hang 0, guard, counts 110, counts 99", "1; 0", "otherwise those of the partition are kept from it"},
-	{"listen, show 110 5", "10: visit; 1", "which is no use"},
-
-	/* what is offered */
-	{"freelist 100 800 4, show 120 2, show 121 2, show 122 2"},
-	{"offer 120 1, offer_page 120 8 2", "no; no", "no page of a higher rank, nor another one than is meant"},
-	{"offer 120 2, counts 120, offer 120 5, offer 121 5", "yes; 0; no; yes", "one of that rank is, once"},
-	{"offer 99 2, use 99 0, offer 99 2", "no; yes", "of other partitions none that was used"},
-	{"ready, use 121 1, ready, use 121 0, +pin 121, ready, -pin 121", "3; 2; 2", "ready is what is not used or pinned"},
-	{"room 3, full, offer 122 5, room 100", "yes; no", "no more than there is room for"},
-	{"listen, hold 99 10199 1, hold 121 10221 1, hold 120 10220 1, show 121 1", "21: 10121 evicted; 21: 10221 arrived, 1; 1",
-	"three are taken"},
-	{"follow, gone", "20: 10120 evicted; demand; 3+0, starved 1", "the list is empty: demand"},
-	{"show 120 1, offer 120 2, follow", "20: 10220 arrived, 1; 1; yes; no demand", "one is offered"},
-	{"use 120 1, unlist 120, follow, gone", "demand; 3+1, starved 2", "and used again"},
-	{"show 120 2", "20: 10220 used 1; 1", "which the policy hears later"},
-	{"offer 120 2, offer 122 4, offer 120 5", "yes; yes; no", "one waits below another one"},
-	{"use 120 3, show 120 2", "20: 10220 used 3; 1", "when it was used, the sweep sees it as any other page"},
-	{"offer 120 1, +dirty 120, offer 120 2, -dirty 120, +pin 120, offer 120 2, -pin 120", "no; no; no",
-	"it is not offered before it may leave, while it is dirty, or pinned"},
-	{"offer 120 2, counts 120, gone", "yes; 0; 3+2, starved 2", "then it is, where it is"},
-	{"hold 122 10222 1, follow", "22: 10122 evicted; demand", "the list has it"},
-	{"unlist 120, -valid 120, follow, gone", "20: 10220 evicted; demand; 5+2, starved 3", "once"},
-
-	/* empty buffers */
-	{"freelist 100 800 0, hold 5000 6 0, list 5000, show 130 0, listen"},
-	{"offer_empty 130", "no", "a page is no empty buffer"},
-	{"-valid 130, offer_empty 130", "no", "nor is one that is being read"},
-	{"-tag 130, +pin 130, offer_empty 130, -pin 130", "no", "nor one that a backend fills"},
-	{"offer_empty 130, offer_empty 130, ready", "30: 10130 evicted; yes; no; 1", "any other is offered, once"},
-	{"hold 130 7 1, follow, gone", "demand; 1+0, starved 0", "and taken"},
-
-	/* what it leaves: ranks as counts, in pieces */
-	{"freelist 100 800 0, show 101 5, show 102 5, show 105 5, show 605 5, show 106 5"},
-	{"list 101, use 101 0, list 105, +dirty 102, rank 101 3, rank 102 0, rank 105 4, looks 500"},
-	{"leave, counts 106, counts 605", "more; 5; 1", "some in a tick"},
-	{"leave, counts 605", "done; 5", "the others in the next one"},
-	{"counts 101 105", "00004", "not what is ready; what was used, and dirty pages"},
-	{"use 605 3, leave, counts 605", "done; 3", "once is enough"},
-	{"follow, leave", "no demand; more", "until it works again"},
-	{"clock, freelist 100 800 2, show 105 2, rank 105 4, leave, counts 105", "2; done; 2", "with the clock nothing is to be left"},
-	{"history, freelist 100 800 2, show 105 2, rank 105 4, observing, leave, counts 105", "1; done; 1",
-	"nor while it only watches"},
-};
-
-#endif							/* PGSCALE_FREELIST */
-
-static const Step window[] = {
+static const Step supply[] = {
 	/* unused pages are at 190 on: the first one is dirty, the second one is pinned */
-	{"clock, window 100 100 5, high 4, use 190 0 199, +dirty 190, +pin 191"},
+	{"clock, supply 400 5, high 4, use 190 0 199, +dirty 190, +pin 191"},
 	{"follow, ready, supplied", "no demand; 4; 4", "as much is on offer as is wanted"},
 	{"counts 188 199", "551000001111", "the hand shall pass others, also dirty ones"},
-	{"-pin 191, use 193 1, use 150 1, use 151 3, hand 264, follow, gone", "demand; 3+1, starved 1", "three are taken, one is used"},
+	{"-pin 191, use 193 1, use 150 1, use 151 3, hand 264, follow, gone", "demand; 3+1, starved 1",
+	"three are taken, one is used"},
 	{"counts 188 199", "331111111111", "the hand finds no others, three times at most"},
-	{"offer 188 4, offer_page 188 1 5, offer 90 5", "no; no; no",
-	"no page that ranks higher, that is not meant, or not in the partition"},
+	{"offer 188 4, offer_page 188 1 5", "no; no", "no page that ranks higher, or is not meant"},
 	{"+dirty 188, offer 188 5, -dirty 188, +pin 188, offer 188 5, -pin 188", "no; no", "nor one that is dirty or pinned"},
 	{"ready, offer 188 5, counts 188, ready, offer 188 5", "0; yes; 0; 1; no", "others are, once"},
-	{"looks 50, leave, leave, counts 188 199, ready", "more; done; 050111110000; 0", "it leaves ranks, except of what is on offer"},
-	{"hand_at 150, onward 60 0, onward 40 0, onward 40 50", "60; 50; 40",
+	{"looks 250, leave, leave, counts 188 199, ready", "more; done; 050111110000; 0",
+	"it leaves ranks, except of what is on offer"},
+	{"hand_at 150, onward 160 0, onward 140 0, onward 140 50", "160; 150; 140",
 	"a sweep that is behind goes to the hand, for clean pages"},
 
 	/* where nothing is on offer the guard yields what is used least, clean pages before dirty ones */
-	{"window 0 20000 3, follow, guard, supplied, counts 0 1", "demand; 1; 03", "the first one, if all are equal"},
-	{"window 0 20000 3, follow, rank 60 1, rank 61 0, +dirty 61, rank 59 0, +pin 59, guard, counts 59 62, supplied",
+	{"supply 20000 3, follow, guard, supplied, counts 0 1", "demand; 1; 03", "the first one, if all are equal"},
+	{"supply 20000 3, follow, rank 60 1, rank 61 0, +dirty 61, rank 59 0, +pin 59, guard, counts 59 62, supplied",
 	"demand; 3033; 1", "a clean page before a dirty one that was used once less"},
-	{"window 0 20000 3, follow, rank 60 2, rank 61 0, +dirty 61, rank 59 0, +pin 59, guard, counts 59 62, supplied",
+	{"supply 20000 3, follow, rank 60 2, rank 61 0, +dirty 61, rank 59 0, +pin 59, guard, counts 59 62, supplied",
 	"demand; 3303; 0", "not before one that was used twice less, which is no supply"},
 	{"guard, counts 59 62, follow, gone", "3303; demand; 0+0, starved 2", "one is enough"},
 	{"rank 80 0, offer 80 0, guard, counts 80, counts 61", "yes; 0; 1",
 	"when a clean page is on offer, the dirty one is taken back"},
-	{"window 0 20000 3, follow, hand_runs 1, guard, hand_runs 0, where, hand 20000 1, where", "demand; 4104; 6157",
+	{"supply 20000 3, follow, hand_runs 1, guard, hand_runs 0, where, hand 20000 1, where", "demand; 4104; 6157",
 	"the hand runs past what is yielded, and finds more ahead"},
-	{"window 0 20000 3, follow, fast 1000, looks 600, guard, supplied", "demand; 78",
+	{"supply 20000 3, follow, fast 1000, looks 600, guard, supplied", "demand; 78",
 	"what is needed is yielded in part of the time"},
-	{"window 0 20000 3, follow, -valid 100, -tag 100, use 100 0, guard, supplied", "demand; 0", "an empty buffer is supply"},
+	{"supply 20000 3, follow, -valid 100, -tag 100, use 100 0, guard, supplied", "demand; 0", "an empty buffer is supply"},
 	{"use 100 1, guard, supplied", "1", "one that the hand will pass is not"},
-	{"window 0 20000 3, follow, +dirty 0 19999, fast 100, hand_runs 1, guard, hand_runs 0, follow, where",
+	{"supply 20000 3, follow, +dirty 0 19999, fast 100, hand_runs 1, guard, hand_runs 0, follow, where",
 	"demand; demand; 8320", "dirty pages are yielded far ahead of a fast hand"},
 	{"fast 0, -dirty 8320, offer 8320 5, guard, with 0 1", "yes; 0", "and taken back when a clean one is offered"},
 
 	/* while writes are short and reads are cheap, each clean page that is little used */
-	{"window 0 20000 3, follow, short 1, rank 2 2, hand 300, follow, counts 2", "demand; demand; 2"},
-	{"window 0 20000 3, follow, short 1, cheap 1, rank 2 2, rank 3 3, rank 4 0, +dirty 4, keep, rank 6 0, use 6 1, hand 300, follow",
+	{"supply 20000 3, follow, short 1, rank 2 2, hand 300, follow, counts 2", "demand; demand; 2"},
+	{"supply 20000 3, follow, short 1, cheap 1, rank 2 2, rank 3 3, rank 4 0, +dirty 4, keep, rank 6 0, use 6 1, hand 300, follow",
 	"demand; demand"},
 	{"counts 2 6, gone, ready", "01130; 0+0, starved 2; 0", "is yielded, and supplies nothing"},
 
 	/* demand */
-	{"window 0 20000 3, high 10, use 19990 0 19999, follow, follow", "no demand; no demand",
+	{"supply 20000 3, high 10, use 19990 0 19999, follow, follow", "no demand; no demand",
 	"ten are on offer and the hand stands"},
 	{"hand 5000, looks 100, follow, follow, looks 0, follow", "demand; demand; no demand", "it moves, until it was followed"},
-	{"window 10000 10000 3, high 10, use 19990 0 19999, follow, follow, hand 1, follow", "no demand; no demand; demand",
-	"it moves in another partition"},
-	{"window 0 20000 3, follow, use 0 0 4, hand 200, follow, speed, follow, speed",
+	{"supply 20000 3, follow, use 0 0 4, hand 200, follow, speed, follow, speed",
 	"demand; demand; 5; demand; 4.75", "what was taken in a tick is remembered, a little less each time"},
 
 	/* the hand goes round twice, and is followed for a tenth */
-	{"window 0 20000 5, follow, looks 100, listen, hand 40000, follow, looks 0, follow, with 5", "demand; demand; demand; 0",
+	{"supply 20000 5, follow, looks 100, listen, hand 40000, follow, looks 0, follow, with 5", "demand; demand; demand; 0",
 	"no page ages by passes that were not seen"},
 	{"looks 7000, leave, counts 0, counts 7000", "more; 5; 3", "it leaves from the hand on, in pieces"},
 	{"looks 0, follow, leave, with 5", "demand; done; 20000", "it works again before that is done, and leaves again"},
 };
 
-/* A partition of the four buffers from 100 on, with counts of 2, 0, 5 and 1; the hand is before it. */
+/* Four buffers with counts of 2, 0, 5 and 1; the hand is before them. */
 static const Step observed[] = {
-	{"clock, window 100 4 0, observing, use 100 2, use 102 5, use 103 1, observe 100000, listen"},
-	{"hand 164, observe 0", "", "the hand was not there yet"},
-	{"hand 1, observe 0", "0: 10100 arrived, 1", "a page is seen behind it"},
-	{"hand 10, observe 0", "1: 110101 arrived, 1; 2: 10102 arrived, 4; 3: 10103 arrived, 0; 3: visit", "the others"},
-	{"use 100 2, +pin 101, use 102 5, lap",
-	"0: 10100 used 1; 0: visit; 2: 10102 used 1; 2: visit; 3: 10103 evicted; 3: 110103 arrived, 1", "uses are the growth and one"},
-	{"-pin 101, +locked 101, lap, -locked 101", "0: visit; 1: 110101 evicted; 2: visit; 3: visit", "one that is not to be read"},
-	{"use 101 2, use 100 1, lap, observed",
-	"0: 10100 used 1; 0: visit; 1: 110101 arrived, 1; 2: visit; 3: 110103 evicted; 3: 210103 arrived, 1; 16, not 0, missed 0",
+	{"clock, supply 4 0, observing, use 0 2, use 2 5, use 3 1, observe 100000, listen"},
+	{"hand 1, observe 0", "", "the hand was not there yet"},
+	{"hand 1, observe 0", "0: 10000 arrived, 1", "a page is seen behind it"},
+	{"hand 3, observe 0", "1: 110001 arrived, 1; 2: 10002 arrived, 4; 3: 10003 arrived, 0; 3: visit", "the others"},
+	{"use 0 2, +pin 1, use 2 5, lap",
+	"0: 10000 used 2; 0: visit; 2: 10002 used 1; 2: visit; 3: 10003 evicted; 3: 110003 arrived, 1",
+	"uses are the growth and one"},
+	{"-pin 1, +locked 1, lap, -locked 1", "0: visit; 1: 110001 evicted; 2: visit; 3: visit", "one that is not to be read"},
+	{"use 1 2, use 0 1, lap, observed",
+	"0: 10000 used 1; 0: visit; 1: 110001 arrived, 1; 2: visit; 3: 110003 evicted; 3: 210003 arrived, 1; 16, not 0, missed 0",
 	"where a pin keeps the hand away nothing is taken"},
-	{"deaf, lap, lap, lap, lap, observed, use 100 5, use 101 5, use 103 5, lap, lap, observed, listen",
+	{"deaf, lap, lap, lap, lap, observed, use 0 5, use 1 5, use 3 5, lap, lap, observed, listen",
 	"32, not 0, missed 0; 32, not 0, missed 0", "a window ends after eight laps"},
-	{"use 102 0, hand 20000, observe 1, observed", "32, not 8, missed 0", "another one begins as visits are allowed again"},
-	{"use 100 5, lap", "0: visit; 1: visit; 2: 110102 evicted; 2: 310102 arrived, 0; 2: visit; 3: visit",
+	{"use 2 0, hand 4, observe 1, observed", "32, not 13, missed 0", "another one begins as visits are allowed again"},
+	{"use 0 5, lap", "1: visit; 2: 110002 evicted; 2: 310002 arrived, 0; 2: visit; 3: visit",
 	"in its first lap counts show no uses, because passes of the hand were not seen"},
-	{"use 101 5, lap", "0: visit; 1: 310101 used 4; 1: visit; 2: 310102 evicted; 2: 410102 arrived, 1; 3: visit",
+	{"use 1 5, lap", "0: visit; 1: 310001 used 4; 1: visit; 2: 310002 evicted; 2: 410002 arrived, 1; 3: visit",
 	"in the second one they do"},
-	{"hand 40200, observe 0, observed", "40, not 8, missed 4", "a hand that outruns the ticks ends the window"},
-	{"observe 2000, observed", "40, not 8, missed 4", "what passes where no tick comes is not missed"},
-	{"window 100 4 0, observing, observe 100000, hand 2500, hurries 100", "no", "eight ticks for a lap are enough"},
-	{"hand 2501, hurries 100, hand 125, hurries 4", "yes; yes", "a faster hand needs more ticks"},
-	{"hand 100, hurries 4", "no", "as long as it is that fast"},
+	{"hand 12, observe 0, observed", "39, not 13, missed 13", "a hand that outruns the ticks ends the window"},
+	{"observe 2000, observed", "39, not 13, missed 13", "what passes where no tick comes is not missed"},
+	{"supply 400 0, observing, observe 100000, hand 50, hurries 100", "no", "eight ticks for a lap are enough"},
+	{"hand 51, hurries 100, hand 3, hurries 4", "yes; yes", "a faster hand needs more ticks"},
+	{"hand 2, hurries 4", "no", "as long as it is that fast"},
 };
 
 /* What the run around a page of 400 is, at most so long */
@@ -887,82 +739,70 @@ static const Step standing_set[] = {
 	"nothing where the oldest go first, before they are chosen"},
 };
 
-#if PGSCALE_FREELIST
-
 /* Ticks: see tick(). */
 static const Step ticks_of_sweep[] = {
 	/* clean pages */
-	{"clock, fill 0 399 5, fill 0 9 0, fill 10 19 1, fill 20 63 3, +pin 5, sweep 0 64 8 12"},
-	{"tick", "! 64/54 9+0 0+0 0 0", "once around, unused pages are supplied, and counts taken down"},
-	{"counts 5, counts 9 10, counts 19 20, counts 63 64", "0; 00; 02; 25", "each by one, in its partition"},
-	{"tick, tick", "77/54 12+0 0+0 0 9; 77/54 12+0 0+0 0 12",
+	{"clock, fill 0 399 5, fill 0 2 0, fill 200 202 0, fill 210 219 1, +pin 201, sweep 400 8 12"},
+	{"tick", "400/394 5+0 0+0 0 5", "what nobody uses is on offer, and counts are taken down"},
+	{"tick, tick", "617/598 12+0 0+0 0 5; 617/598 12+0 0+0 0 12",
 	"it goes on up to the high watermark, and past what is ready or pinned"},
-	{"take 3, tick", "! 77/54 12+0 3+0 0 9", "three are taken, and above the low watermark that will do"},
-	{"use 9 1, take 1, tick, tick", "! 82/54 17+0 4+1 0 7; 82/54 17+0 4+1 0 12",
+	{"counts 0 3, counts 200 202, counts 210 219", "0003; 000; 0000000111", "the hand shall pass others"},
+	{"hand 67, tick", "! 617/598 13+0 3+0 0 9", "three are taken, and above the low watermark that will do"},
+	{"use 212 2, hand 204, tick, tick", "! 1017/994 17+0 12+1 0 7; 1358/1325 25+0 12+1 0 4",
 	"below it, it refills; one was used, and was not taken"},
-	{"use 17 2, tick, use 17 0", "82/54 17+0 4+1 0 11", "one that is used is not ready"},
-	{"take 99, tick", "! 146/115 19+0 16+1 0 0", "all are taken"},
 
-	/* dirty pages; eleven buffers of another partition are ready */
+	/* dirty pages, while eleven buffers are ready */
 	{"fill 0 399 5, fill 80 80 0, fill 70 73 1, fill 91 91 1, fill 95 95 1, fill 74 74 2, fill 90 90 2, fill 75 75 3, "
 	"fill 300 310 0"},
-	{"+dirty 80, +dirty 70 75, +dirty 90 91, +dirty 95, +dirty 100, +pin 95, sweep 64 64 20 24"},
-	{"offer 300 0 310"},
-	{"tick", "64/62 0+0 0+0 1 11", "a dirty page that nobody used is a victim"},
-	{"counts 70, counts 80, counts 74 75, counts 90 91, counts 95, counts 100, counts 127", "1; 1; 12; 11; 1; 4; 4",
-	"others are counted down, but dirty ones not below one"},
-	{"queued, tick, queued", "80+1/1; 128/119 0+0 0+0 6 11; 70+6/4 90+2/1",
-	"the next time around so are those that had one, with neighbours"},
+	{"+dirty 80, +dirty 70 75, +dirty 90 91, +dirty 95, +dirty 100, +pin 95, sweep 400 20 24"},
+	{"tick, queued", "400/387 11+0 0+0 1 11; 80+1/1", "a dirty page that nobody used is a victim"},
+	{"tick, queued", "800/769 11+0 0+0 6 11; 70+6/4 90+2/1",
+	"the next time around so are those that had one use, with neighbours"},
 	{"queue 70 6 4, queue 80 1 1, queue 90 2 1, use 75 3, write"},
-	{"tick, dirty 95, dirty 100, dirty 75", "192/174 0+8 0+0 6 19; yes; yes; no",
+	{"tick, dirty 95, dirty 100, dirty 75", "1200/1149 11+8 0+0 6 19; yes; yes; no",
 	"all that were written are supplied, but one that was used again"},
-	{"fill 101 102 0, fill 104 105 0, fill 107 109 0, fill 111 112 0, fill 120 120 0"},
+	{"rank 101 0 102, rank 104 0 105, rank 107 0 109, rank 111 0 112, rank 120 0"},
 	{"+dirty 101 102, +dirty 104 105, +dirty 107 109, +dirty 111 112, +dirty 120"},
-	{"tick, queued", "256/219 0+8 0+0 16 19; 100+3/2 104+2/2", "all that are found become candidates, the oldest are written"},
-	{"tick, queued", "256/219 0+8 0+0 16 19; 107+3/3 111+2/2", "the next time no other is found, but the next ones are written"},
+	{"tick, queued", "1600/1519 11+8 0+0 16 19; 100+3/2 104+2/2", "all that are found become candidates, the oldest are written"},
+	{"tick, queued", "1600/1519 11+8 0+0 16 19; 107+3/3 111+2/2",
+	"the next time no other is found, but the next ones are written"},
 
 	/* what waits for writers, or is with one, will be ready */
-	{"queue 101 2 2, writing 3, work 64 64 20 24, tick, writing 0", "0/0 0+0 0+0 0 19",
-	"with what writers have there will be enough"},
-	{"tick, work 64 64 22 24, tick, queued", "0/0 0+0 0+0 0 19; 64/45 0+0 0+0 0 19; 101+2/2 120+1/1",
+	{"queue 101 2 2, writing 3, work 20 24, tick, writing 0", "0/0 0+0 0+0 0 19", "with what writers have there will be enough"},
+	{"tick, work 22 24, tick, queued", "0/0 0+0 0+0 0 19; 400/370 0+0 0+0 0 19; 101+2/2 120+1/1",
 	"without, it is enough above the low watermark, and not below it"},
-	{"take 1, rest, gone, queued", "yes; 1+0, starved 0; ", "at rest it counts what is taken, and has nothing written"},
-	{"work 64 64 40 50, queue 101 2 2, ticks 1, stuck", "no", "writers may begin"},
-	{"later 2001, ticks 1, stuck, skips, ticks 1, stuck", "yes; no", "who do nothing for two seconds are stuck, until they get on"},
+	{"rest, queued", "yes; ", "at rest it has nothing written"},
+	{"work 40 50, queue 101 2 2, ticks 1, stuck", "no", "writers may begin"},
+	{"later 2001, ticks 1, stuck, skips, ticks 1, stuck", "yes; no",
+	"who do nothing for two seconds are stuck, until they get on"},
 
 	/* few dirty pages wait where most victims are clean */
-	{"fill 0 399 0, sweep 0 200 0 0, ticks 5, gone", "0+0, starved 5", "ticks find nothing ready, but nothing is wanted"},
-	{"work 0 200 140 150, room 200, ticks 6, supplied", "150", "all victims are clean"},
-	{"take 999, fill 160 199 1, fill 159 159 4, +dirty 159 199, work 0 200 190 195, ticks 1, tick", "400/342 9+0 150+0 16 9",
-	"few dirty pages wait"},
-	{"write, ticks 1, listed 160, listed 159", "writeback 159+41; yes; no", "victims leave, and a neighbour that was used stays"},
+	{"fill 0 399 5, sweep 400 0 1, ticks 1, rank 0 0 149, work 140 150, tick", "150/0 149+0 0+0 0 1", "all victims are clean"},
+	{"rank 160 0 199, +dirty 159 199, work 190 195, tick", "400/210 0+0 0+0 22 150", "few dirty pages wait"},
+	{"write, ticks 1, counts 159 161", "writeback 159+41; 300", "victims leave, and a neighbour that was used stays"},
 
 	/* where ticks find nothing ready and victims are dirty, writes are short */
-	{"fill 0 399 5, fill 0 6 0, +dirty 0, +dirty 2, +dirty 4, +dirty 6, use 1 5, use 3 5, use 5 5, fill 100 105 0, fill 106 106 2"},
-	{"+dirty 100 106, sweep 0 160 1 1, room 200"},
+	{"fill 0 399 5, fill 0 0 0, fill 2 2 0, fill 4 4 0, fill 6 6 0, fill 100 105 0, fill 106 106 2"},
+	{"+dirty 0, +dirty 2, +dirty 4, +dirty 6, +dirty 100 106, sweep 400 1 1"},
 	{"ticks 1, queued, ticks 1, queued, ticks 1, queued", "0+1/1; 2+1/1; 4+1/1", "at first the oldest is written"},
 	{"ticks 1, queued, ticks 1, queued, gone", "100+7/6; 6+1/1; 0+0, starved 5",
 	"after the third tick the longest run is written first"},
-	{"queue 100 7 6, write, tick", "! 320/300 0+7 0+0 10 7", "all leave, also the neighbour that was used twice"},
-	{"fill 20 80 0, +dirty 20 80, work 0 160 0 1, queue 20 61 61, write, ticks 1, fill 120 125 0, +dirty 120 125, work 0 160 0 1"},
+	{"queue 100 7 6, write, tick", "! 800/780 0+7 0+0 10 7", "all leave, also the neighbour that was used twice"},
+	{"rank 20 0 80, +dirty 20 80, work 0 1, queue 20 61 61, write, ticks 1, rank 120 0 125, +dirty 120 125, work 0 1"},
 	{"tick", "0/0 0+0 0+0 0 68", "much is ready, and no buffer is taken: it looks for nothing"},
-	{"take 30, tick, queued", "! 160/112 0+0 30+0 8 38; ",
+	{"hand 90, tick, queued", "! 36/32 0+0 16+0 2 62; ",
 	"while buffers are taken and writes are short, it looks for candidates although enough is ready"},
-	{"rest, take 999, fill 0 399 5, fill 0 0 0, fill 100 105 0, +dirty 0, +dirty 100 105, work 0 160 1 1, ticks 1, queued",
-	"yes; 0+1/1",
+	{"rest, fill 0 399 5, fill 0 0 0, fill 100 105 0, +dirty 0, +dirty 100 105, work 1 1, ticks 1, queued", "yes; 0+1/1",
 	"after a rest the oldest is written first again"},
 
 	/* it refills when as much is left as was taken lately within two ticks */
-	{"fill 0 399 0, sweep 0 160 120 121, room 200, ticks 9, work 0 160 0 121, take 1"},
+	{"fill 0 399 5, fill 0 119 0, fill 200 399 0, sweep 400 120 121, ticks 9, work 0 121, hand 65"},
 	{"tick", "! 0/0 0+0 1+0 0 120", "while enough is ready, the sweep looks for nothing"},
-	{"take 80, tick 250", "! 160/81 39+0 81+0 0 40",
-	"it is refilled although the low watermark is zero, as most was taken"},
+	{"hand 79, tick 250", "! 137/56 80+0 80+0 0 41", "it is refilled although the low watermark is zero, as most was taken"},
 };
 
-#endif							/* PGSCALE_FREELIST */
-
 static const Step writers[] = {
-	{"fill 0 399 5, +dirty 0 399, -dirty 103, sweep 0 400 1 2"},
+	{"fill 0 399 5, +dirty 0 399, -dirty 103, sweep 400 1 2"},
 	{"watch 1, queue 0 1 1, queue 2 2 1, write, dirty 0, waiting", "yes; 0",
 	"while the sweep does not work, what is queued is dropped"},
 	{"watch 0, queue 0 1 1, queue 2 2 1, queue 5 3 3, queue 10 4 1, queue 15 5 2, queue 25 64 9, queue 100 6 2, queue 110 15 2"},
@@ -980,9 +820,8 @@ static const Step writers[] = {
 	{"ended, later 10000, write, ended", "no; yes", "a writer goes on, and ends after ten seconds without work"},
 };
 
-/* Queues, and the partitions of several sweepers */
 static void
-check_partitions(void)
+check_queues(void)
 {
 	PgscaleSweeperSwept swept;
 	bool		lost;
@@ -991,7 +830,7 @@ check_partitions(void)
 	for (int i = 0; i < PGSCALE_RUNS_QUEUED + 2; i++)
 		n += pgscale_sweeper_put_run(q, &(PgscaleSweeperRun) {page_of(i), 1 + i % 2, 1});
 	is(n, 4096, "the queue has room for so many runs");
-	is(pgscale_sweeper_pending(s, q), 4096 * 1.5, "whose pages are coming");
+	is(pgscale_sweeper_pending(q), 4096 * 1.5, "whose pages are coming");
 	is(strncmp(queued(), "0+1/1 1+2/1 2+1/1 ", 18), 0, "they come back in their order");
 	pg_atomic_fetch_add_u32(&q->runs_put, PG_INT32_MAX);
 	lost = false;
@@ -1005,10 +844,6 @@ check_partitions(void)
 	is(n, 4096, "as many written pages come back, in their order");
 	pg_atomic_fetch_add_u32(&q->written[1].put, PG_INT32_MAX);
 	is(!pgscale_sweeper_take_written(&q->written[1], &swept, &lost) && lost, true, "this one, too");
-	is(partition_begin(0, 3) == 0 && partition_begin(1, 3) == 133 && partition_begin(3, 3) == 400, true, "three sweepers partition the buffers");
-	is(most_writers(0, 1) == 16 && most_writers(0, 4) == 7 && most_writers(1, 4) == 6 && most_writers(15, 16) == 1, true,
-	   "with a writer for 16 buffers");
-	is(pgscale_sweeper_stack_size(1000), 251, "a quarter of the buffers may be ready");
 }
 
 #define CHECK(steps)	check_steps(steps, lengthof(steps), command)
@@ -1018,25 +853,20 @@ sweep_steps(PG_FUNCTION_ARGS)
 {
 	initStringInfo(&lines);
 	initStringInfo(&said);
-	shared = palloc0(sizeof(SweeperShared) + sizeof(PgscaleSweeperPartition));
-	shared->workers = 1;
-	s = partition = shared->partitions;
+	s = pgscale_sweeper = palloc0(sizeof(PgscaleSweeper));
 	q = palloc0(sizeof(PgscaleSweeperQueues));
 	pgscale_sweeper_memory = (PgscaleSweeperMemory) {
-		.queues = q,.stack = palloc0(MOST_BUFFERS * sizeof(PgscaleSweeperSupplied)),.pages = the_pages,.policy = the_memory
+		.queues = q,.pages = the_pages,.policy = the_memory
 	};
 	pgscale_sweeper_kept_list = palloc0(sizeof(PgscaleSweeperKeptList));
 	CHECK(known);
-#if PGSCALE_FREELIST
-	CHECK(freelist);
+	CHECK(supply);
 	CHECK(ticks_of_sweep);
-#endif
-	CHECK(window);
 	CHECK(observed);
 	NBuffers = 400;
 	CHECK(runs_around);
 	CHECK(standing_set);
 	CHECK(writers);
-	check_partitions();
+	check_queues();
 	PG_RETURN_TEXT_P(cstring_to_text(lines.data));
 }

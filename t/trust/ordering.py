@@ -26,7 +26,7 @@ LOAD_STORE = "keeps a load before a later store, as the simulation always does"
 # file of src/ -> its scenario, and the barriers that are not left out: function, which one of it -> why
 Protocol = collections.namedtuple("Protocol", "scenario kept")
 PROTOCOLS = {
-    "sweeper/partitions.c": Protocol("rings", {
+    "sweeper/shared.c": Protocol("rings", {
         ("pgscale_sweeper_put_run", 1): LOAD_STORE,
         ("pgscale_sweeper_put_written", 1): LOAD_STORE,
         ("pgscale_sweeper_take_written", 2): LOAD_STORE}),

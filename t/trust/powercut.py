@@ -28,7 +28,7 @@ UNLOGGED = f"INSERT INTO unlogged SELECT i, repeat('x', 100) FROM generate_serie
 POWER, IN_RECOVERY = "power cut", "power cut in or after recovery"
 POSTMASTER, ALL = "kill -9 of the postmaster", "kill -9 of all"
 # else kill -9 of one of these; with --moves also of a process of the last kind, at a move
-CHILDREN = ("pgscale sweeper 1", "pgscale sweeper writer 1", "pgscale relocation", "pgscale writeback")
+CHILDREN = ("pgscale sweeper", "pgscale sweeper writer", "pgscale relocation", "pgscale writeback")
 MOVER = "pgscale relocation worker"
 MOVING = tuple(f"accounts_{n}" for n in range(0, ledger.TABLES, 2))       # what relocation moves
 FORGOTTEN = "forgotten-marks"
@@ -51,8 +51,6 @@ def settings(rng, durable):
         **features.SETTINGS,
         "pgscale.writeback": rng.choice(("on", "off")),
         "pgscale.writeback_cap": rng.choice(("64kB", "1MB", "-1")),
-        "pgscale.sweeper_workers": rng.randint(1, 3),
-        "pgscale.sweeper_mode": rng.choice(("freelist", "window")),
         "pgscale.sweeper_high_watermark": rng.choice((0.02, 0.1, 0.25)),
         "pgscale.sweeper_policy": rng.choice(POLICIES),
     }

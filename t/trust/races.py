@@ -26,7 +26,6 @@ CORRUPTED = ("XX001", "XX002", "58030")     # what a session is told of broken d
 # What a reload switches
 SWITCHED = {
     "pgscale.sweeper": ("on", "on", "auto", "off"),
-    "pgscale.sweeper_mode": ("freelist", "window"),
     "pgscale.sweeper_high_watermark": (0.002, 0.02, 0.1, 0.25),
     "pgscale.sweeper_policy": POLICIES,
 }
@@ -159,7 +158,6 @@ def static(rng):
         "shared_buffers": rng.choice(("8MB", "16MB")),
         "wal_level": rng.choice(("minimal", "replica")),
         "max_wal_size": "1GB",
-        "pgscale.sweeper_workers": rng.randint(1, 3),
         "pgscale.sweeper_policy": rng.choice(POLICIES),
     }
 

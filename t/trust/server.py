@@ -49,13 +49,13 @@ def preload(place, name, **environment):
 
 def wait_sweeping(connection):
     """Under load; not while buffers are free, and dropped tables free some all the time: so before there are any."""
-    wait_for("all sweepers at work", lambda: value(
-        connection, "SELECT bool_and(state = 'working') FROM pgscale.sweeper_stats"), 60)
+    wait_for("the sweeper at work", lambda: value(
+        connection, "SELECT state = 'working' FROM pgscale.sweeper_stats"), 60)
 
 
 def swept(connection):
     """Pages written since the server started."""
-    return int(value(connection, "SELECT sum(written) FROM pgscale.sweeper_stats"))
+    return int(value(connection, "SELECT written FROM pgscale.sweeper_stats"))
 
 
 def wait_for(what, condition, seconds):
@@ -119,8 +119,6 @@ class Server(Cluster):
     def configure(self, **settings):
         """Changes settings; they count from the next start or reload on."""
         self.settings.update(settings)
-        if self.place.major >= 19 and "pgscale.sweeper" in self.settings:
-            self.settings["pgscale.sweeper_mode"] = "window"    # the other one needs a freelist
         fixed = {"unix_socket_directories": self.outside, "dynamic_library_path": f"{self.place.library}:$libdir"}
         lines = [f"{key} = '{value}'\n" for key, value in {**self.SETTINGS, **fixed, **self.settings}.items()]
         # a new file in one step: the server may be reading the old one

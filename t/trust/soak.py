@@ -37,7 +37,6 @@ SETTINGS = {
     "pgscale.sampler_nested": "on",
     "pgscale.sampler_profile_size": "1000",     # so that entries are evicted
     "pgscale.sweeper_policy": POLICIES[-1],
-    "pgscale.sweeper_workers": "2",
     "pgscale.sweeper_writers": "2",
     "pgscale.writeback": "on",
     "pgscale.writeback_cap": "8MB",
@@ -47,7 +46,7 @@ SETTINGS = {
 MOST = {"kB": 256.0, "descriptors": 1.5, "files": 60.0}
 LEAST = {"kB": 180.0, "descriptors": 1.0, "files": 30.0}
 # These are there from the first second to the last.
-WORKERS = ("pgscale sampler", "pgscale sweeper 1", "pgscale sweeper 2", "pgscale writeback")
+WORKERS = ("pgscale sampler", "pgscale sweeper", "pgscale writeback")
 # What is asked besides all views
 QUESTIONS = (
     "SELECT * FROM pgscale.activity(bucket => '1 second')",
@@ -165,7 +164,7 @@ class Experiment:
         with contextlib.closing(self.server.connect()) as connection:
             ticks, missed, errors, broken, shared = run(connection, """
                 SELECT ticks, missed_ticks,
-                       (SELECT sum(errors) FROM pgscale.sweeper_stats) + (SELECT errors FROM pgscale.writeback_stats),
+                       (SELECT errors FROM pgscale.sweeper_stats) + (SELECT errors FROM pgscale.writeback_stats),
                        (SELECT string_agg(feature, ' ') FROM pgscale.health WHERE state = 'broken' AND feature <> 'numa'),
                        (SELECT sum(allocated_size) FROM pg_shmem_allocations) FROM pgscale.sampler_stats""")[0]
         if errors or broken:

@@ -36,7 +36,6 @@ EVERYTHING = {
     "pgscale.sampler_period": "1ms",
     "pgscale.sampler_nested": "on",
     "pgscale.sweeper_policy": "adaptive",
-    "pgscale.sweeper_workers": "2",
     "pgscale.sweeper_high_watermark": "0.2",
     "pgscale.writeback": "on",
     "pgscale.writeback_cap": "1MB",
@@ -146,7 +145,7 @@ class Experiment:
         """What pgscale did on this server: everything must have worked."""
         with contextlib.closing(server.connect()) as connection:
             ticks, swept, written, rows = run(connection, """
-                SELECT (SELECT ticks FROM pgscale.sampler_stats), (SELECT sum(written)::bigint FROM pgscale.sweeper_stats),
+                SELECT (SELECT ticks FROM pgscale.sampler_stats), (SELECT written FROM pgscale.sweeper_stats),
                        (SELECT written_bytes FROM pgscale.writeback_stats),
                        (SELECT count(*) FROM pgscale_internal.archive_minute)""")[0]
         self.found[f"{suite} did"] = {"ticks": ticks, "pages swept": swept, "written bytes seen": written, "archive rows": rows}

@@ -729,7 +729,7 @@ launcher_flush(void)
 }
 
 static void
-relocation_launcher_main(int number)
+relocation_launcher_main(void)
 {
 	pgscale_worker_start("PgscaleRelocationMain");
 	/* pgscale.health reads it as soon as there is a process */

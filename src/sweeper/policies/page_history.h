@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * page_history.h
- *	  Scores of pages, and the history of a partition's pages: see page_history.c.
+ *	  Scores of pages, and their history: see page_history.c.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

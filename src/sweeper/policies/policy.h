@@ -5,16 +5,16 @@
  *
  * Pure: a policy calls no function of the server, allocates nothing and has no variables
  * of its own, so that the same files are compiled into the server and into the simulator
- * of bench/replacement.  The sweeper gives it one block of memory for each partition, and
- * reports what the backends did; the policy returns its decision.
+ * of bench/replacement.  The sweeper gives it one block of memory, and reports what the
+ * backends did; the policy returns its decision.
  *
  * A decision is a page's rank, 0 .. PGSCALE_MAX_USAGE.  At 0 the page may leave.  The
  * ranks above are like the server's usage counts: how long the page should stay, in
  * comparison with the other pages.
  *
- * A buffer is numbered from 0 within its partition, a page is known by a 32-bit hash of its
- * name.  A hash that was read torn, or that two pages have in common, only makes a choice worse:
- * before the sweeper does anything to a page, it compares the whole name.
+ * A page is known by a 32-bit hash of its name.  A hash that was read torn, or that two
+ * pages have in common, only makes a choice worse: before the sweeper does anything to a
+ * page, it compares the whole name.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

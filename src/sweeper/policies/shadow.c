@@ -32,7 +32,7 @@
 #define GHOST_WAYS		16
 #define SLOTS			(WAYS + GHOST_WAYS)
 
-/* Pages of a shadow, if the partition has as many buffers. */
+/* Pages of a shadow, if there are as many buffers. */
 #define LEAST_PAGES		256
 #define MOST_PAGES		4096
 #define USUAL_SAMPLE	16
@@ -50,7 +50,7 @@ shadow_sample(int buffers)
 	return Max(buffers / Max(Min(buffers / USUAL_SAMPLE, MOST_PAGES), LEAST_PAGES), 1);
 }
 
-/* As much smaller than the partition. */
+/* As much smaller than the cache. */
 static int
 count_shadow_pages(int buffers)
 {

@@ -11,7 +11,7 @@
 #include "simulate.h"
 
 #include "base/shared_area.c"
-#include "sweeper/partitions.c"
+#include "sweeper/shared.c"
 
 #define WRITERS 3
 #define RUNS	12
@@ -47,7 +47,7 @@ put_runs(void *argument)
 
 		while (!pgscale_sweeper_put_run(queues, &run))
 			sim_pause();
-		(void) pgscale_sweeper_pending(&shared->partitions[0], queues);
+		(void) pgscale_sweeper_pending(queues);
 	}
 }
 
@@ -123,7 +123,6 @@ sim_begin(void)
 
 	memset(taken, 0, sizeof(taken));
 	ntaken = 0;
-	pgscale_sweeper_settings.workers = 1;
 	pgscale_area_startup(&pgscale_sweeper_area);
 	queues = ShmemInitStruct("queues", sizeof(PgscaleSweeperQueues), &found);
 	if (sim_random(2) == 0)

@@ -1,13 +1,12 @@
 /*-------------------------------------------------------------------------
  *
- * partitions.c
- *	  The sweeper's shared memory: one partition for each worker, and the counts at the
- *	  last reset.
+ * shared.c
+ *	  The sweeper's shared memory: what others read, and the counts.
  *
- * A partition lasts as long as the server, so that a restarted sweeper or writer continues
- * where its predecessor stopped.  It has the counts and what others read.  What grows with
- * the buffers, and the queues, are in a segment that each sweeper makes for itself
- * (segment.c): a sweeper that is off takes some kilobytes, whatever shared_buffers is.
+ * It lasts as long as the server, so that a restarted sweeper or writer continues where
+ * its predecessor stopped.  What grows with the buffers, and the queues, are in a segment
+ * that each sweeper makes for itself (segment.c): one that is off takes some kilobytes,
+ * whatever shared_buffers is.
  *
  * Runs go from the sweeper to its writers, and pages return, through rings without a
  * lock.  One process puts, because it has claimed to be the only one.  One process
@@ -24,33 +23,18 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
-#include "storage/lwlock.h"
-#include "storage/shmem.h"
 #include "utils/timestamp.h"
 
 #include "base/server_counters.h"
 #include "base/shared_area.h"
-#include "sweeper/partitions.h"
 #include "sweeper/segment.h"
+#include "sweeper/shared.h"
 #include "sweeper/sweeper.h"
 
 /* One in that many buffers may belong to a writer. */
 #define BUFFERS_A_WRITER	16
 
-typedef struct SweeperShared
-{
-	int			workers;
-	LWLock	   *lock;			/* over what follows */
-	PgscaleBackendWrites backend_writes;
-	bool		base_known;
-	PgscaleSweeperBase base;
-
-	/* of each worker, and not under the lock */
-	PgscaleSweeperPartition partitions[FLEXIBLE_ARRAY_MEMBER];
-} SweeperShared;
-
-static SweeperShared *shared = NULL;
-
+PgscaleSweeper *pgscale_sweeper = NULL;
 PgscaleSweeperMemory pgscale_sweeper_memory = {0};
 
 bool
@@ -122,24 +106,31 @@ pgscale_sweeper_queued_runs(PgscaleSweeperQueues *queues)
 	return Min(pg_atomic_read_u32(&queues->runs_put) - taken, PGSCALE_RUNS_QUEUED);
 }
 
+/* Each pins a page while it writes that, and sessions must find others. */
 int
-pgscale_sweeper_writers_wanted(const PgscaleSweeperPartition *partition)
+pgscale_sweeper_writers_most(void)
 {
-	return Min(Min(pgscale_sweeper_settings.writers, partition->most_writers), partition->writers_now);
+	return Min(pgscale_sweeper_settings.writers, Max(NBuffers / BUFFERS_A_WRITER, 1));
 }
 
 int
-pgscale_sweeper_writers_running(PgscaleSweeperPartition *partition)
+pgscale_sweeper_writers_wanted(void)
+{
+	return Min(pgscale_sweeper_writers_most(), pgscale_sweeper->writers_now);
+}
+
+int
+pgscale_sweeper_writers_running(void)
 {
 	int			running = 0;
 
 	for (int i = 0; i < PGSCALE_SWEEPER_MAX_WRITERS; i++)
-		running += pg_atomic_read_u32(&partition->writers[i].pid) != 0;
+		running += pg_atomic_read_u32(&pgscale_sweeper->writers[i].pid) != 0;
 	return running;
 }
 
 int
-pgscale_sweeper_pending(PgscaleSweeperPartition *partition, PgscaleSweeperQueues *queues)
+pgscale_sweeper_pending(PgscaleSweeperQueues *queues)
 {
 	uint32		put = pg_atomic_read_u32(&queues->runs_put);
 	uint32		queued = put - pg_atomic_read_u32(&queues->runs_taken);
@@ -148,7 +139,7 @@ pgscale_sweeper_pending(PgscaleSweeperPartition *partition, PgscaleSweeperQueues
 	for (uint32 i = Min(queued, PGSCALE_RUNS_QUEUED); i > 0; i--)
 		pages += queues->runs[(put - i) % PGSCALE_RUNS_QUEUED].pages;
 	for (int i = 0; i < PGSCALE_SWEEPER_MAX_WRITERS; i++)
-		pages += partition->writers[i].writing;
+		pages += pgscale_sweeper->writers[i].writing;
 	return pages;
 }
 
@@ -188,117 +179,50 @@ pgscale_sweeper_take_written(PgscaleSweeperWritten *written, PgscaleSweeperSwept
 }
 
 PgscaleSweeperWriteCounts
-pgscale_sweeper_write_counts(const PgscaleSweeperPartition *partition)
+pgscale_sweeper_write_counts(void)
 {
 	PgscaleSweeperWriteCounts sum = {0};
 
 	/* Nothing but counts of 64 bits in there. */
 	for (int i = 0; i < PGSCALE_SWEEPER_MAX_WRITERS; i++)
 		for (int field = 0; field < sizeof(sum) / sizeof(uint64); field++)
-			((uint64 *) &sum)[field] += ((const uint64 *) &partition->writers[i].counts)[field];
+			((uint64 *) &sum)[field] += ((const uint64 *) &pgscale_sweeper->writers[i].counts)[field];
 	return sum;
-}
-
-/* The n-th of that many contiguous partitions begins here. */
-static int
-partition_begin(int n, int workers)
-{
-	return (int) ((int64) NBuffers * n / workers);
-}
-
-int
-pgscale_sweeper_stack_size(int buffers)
-{
-	return (int) Min(buffers * PGSCALE_SWEEPER_MAX_WATERMARK + 1, PGSCALE_SWEEPER_MAX_STOCK);
-}
-
-/* Each pins a page while it writes that, and sessions must find others. */
-static int
-most_writers(int n, int workers)
-{
-	int			all = Max(NBuffers / BUFFERS_A_WRITER, 1);
-
-	return Min(all / workers + (n < all % workers), PGSCALE_SWEEPER_MAX_WRITERS);
-}
-
-int
-pgscale_sweeper_workers(void)
-{
-	return Min(pgscale_sweeper_settings.workers, Max(max_worker_processes / 3, 1));
-}
-
-static Size
-partitions_size(void)
-{
-	return add_size(offsetof(SweeperShared, partitions), mul_size(pgscale_sweeper_workers(), sizeof(PgscaleSweeperPartition)));
 }
 
 static uint64
 sweeper_written(void)
 {
-	uint64		written = 0;
-
-	for (int i = 0; i < shared->workers; i++)
-		written += pgscale_sweeper_write_counts(&shared->partitions[i]).written;
-	return written;
+	return pgscale_sweeper_write_counts().written;
 }
 
 static void
-partitions_init(void)
+sweeper_init(void)
 {
-	const int	workers = pgscale_sweeper_workers();
-
 	pgscale_counters_own_writes = sweeper_written;
 	pgscale_buffer_worths = &pgscale_sweeper_worths;
-	memset(shared->partitions, 0, workers * sizeof(PgscaleSweeperPartition));
-	shared->workers = workers;
-
-	for (int i = 0; i < workers; i++)
-	{
-		PgscaleSweeperPartition *partition = &shared->partitions[i];
-
-		partition->number = i;
-		partition->first = partition_begin(i, workers);
-		partition->buffers = partition_begin(i + 1, workers) - partition->first;
-		partition->stack_size = pgscale_sweeper_stack_size(partition->buffers);
-		partition->most_writers = most_writers(i, workers);
-		partition->writers_now = PGSCALE_SWEEPER_FIRST_WRITERS;
-		partition->policy = PGSCALE_SWEEPER_NO_POLICY;
-		partition->memory = DSM_HANDLE_INVALID;
-		pg_atomic_init_u32(&partition->pid, 0);
-		pgscale_change_init(&partition->report_changes);
-		for (int w = 0; w < PGSCALE_SWEEPER_MAX_WRITERS; w++)
-			pg_atomic_init_u32(&partition->writers[w].pid, 0);
-	}
+	pgscale_sweeper->writers_now = PGSCALE_SWEEPER_FIRST_WRITERS;
+	pgscale_sweeper->policy = PGSCALE_SWEEPER_NO_POLICY;
+	pgscale_sweeper->memory = DSM_HANDLE_INVALID;
+	pg_atomic_init_u32(&pgscale_sweeper->pid, 0);
+	pgscale_change_init(&pgscale_sweeper->report_changes);
+	for (int w = 0; w < PGSCALE_SWEEPER_MAX_WRITERS; w++)
+		pg_atomic_init_u32(&pgscale_sweeper->writers[w].pid, 0);
 }
 
 const PgscaleArea pgscale_sweeper_area = {
 	.name = "pgscale sweeper",
-	.at = (void **) &shared,
-	.size = offsetof(SweeperShared, partitions),
-	.computed = partitions_size,
+	.at = (void **) &pgscale_sweeper,
+	.size = sizeof(PgscaleSweeper),
 	.nlocks = 1,
-	.locks = offsetof(SweeperShared, lock),
-	.init = partitions_init,
+	.locks = offsetof(PgscaleSweeper, lock),
+	.init = sweeper_init,
 };
 
-int
-pgscale_sweeper_count(void)
-{
-	return shared->workers;
-}
-
-PgscaleSweeperPartition *
-pgscale_sweeper_partition(int number)
-{
-	Assert(number >= 0 && number < shared->workers);
-	return &shared->partitions[number];
-}
-
 bool
-pgscale_sweeper_reported(PgscaleSweeperPartition *partition, PgscaleSweeperPolicyReport *report)
+pgscale_sweeper_reported(PgscaleSweeperPolicyReport *report)
 {
-	pgscale_change_copy(&partition->report_changes, report, &partition->report, sizeof(*report));
+	pgscale_change_copy(&pgscale_sweeper->report_changes, report, &pgscale_sweeper->report, sizeof(*report));
 	return report->sample > 0;
 }
 
@@ -324,43 +248,35 @@ pgscale_sweeper_report_add(PgscaleSweeperPolicyReport *report, const PgscaleSwee
 int64
 pgscale_sweeper_backend_writes(bool anew)
 {
-	return pgscale_counters_backend_writes(&shared->backend_writes, shared->lock, anew);
+	return pgscale_counters_backend_writes(&pgscale_sweeper->backend_writes, pgscale_sweeper->lock, anew);
 }
 
 void
 pgscale_sweeper_base(PgscaleSweeperBase *base)
 {
-	LWLockAcquire(shared->lock, LW_SHARED);
-	*base = shared->base;
-	LWLockRelease(shared->lock);
+	LWLockAcquire(pgscale_sweeper->lock, LW_SHARED);
+	*base = pgscale_sweeper->base;
+	LWLockRelease(pgscale_sweeper->lock);
 }
 
 void
 pgscale_sweeper_rebase(void)
 {
-	int64		backend_writes = pgscale_sweeper_backend_writes(false);
-	PgscaleSweeperPolicyReport reports[PGSCALE_SWEEPER_MAX_WORKERS] = {0};
+	PgscaleSweeperBase base = {.backend_writes = pgscale_sweeper_backend_writes(false)};
 
-	/* may wait */
-	for (int i = 0; i < shared->workers; i++)
-		(void) pgscale_sweeper_reported(&shared->partitions[i], &reports[i]);
-
-	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-	for (int i = 0; i < shared->workers; i++)
-	{
-		shared->base.sweep[i] = shared->partitions[i].counts;
-		shared->base.write[i] = pgscale_sweeper_write_counts(&shared->partitions[i]);
-		shared->base.policy[i] = reports[i];
-	}
-	shared->base.backend_writes = backend_writes;
-	shared->base.reset_at = GetCurrentTimestamp();
-	shared->base_known = true;
-	LWLockRelease(shared->lock);
+	(void) pgscale_sweeper_reported(&base.policy);	/* may wait */
+	LWLockAcquire(pgscale_sweeper->lock, LW_EXCLUSIVE);
+	base.sweep = pgscale_sweeper->counts;
+	base.write = pgscale_sweeper_write_counts();
+	base.reset_at = GetCurrentTimestamp();
+	pgscale_sweeper->base = base;
+	pgscale_sweeper->base_known = true;
+	LWLockRelease(pgscale_sweeper->lock);
 }
 
 void
 pgscale_sweeper_base_init(void)
 {
-	if (!shared->base_known)
+	if (!pgscale_sweeper->base_known)
 		pgscale_sweeper_rebase();
 }

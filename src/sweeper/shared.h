@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
  *
- * partitions.h
- *	  Shared memory of a sweeper and its writers, and what others read of it.
+ * shared.h
+ *	  Shared memory of the sweeper and its writers, and what others read of it.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
  *-------------------------------------------------------------------------
  */
-#ifndef PGSCALE_SWEEPER_PARTITIONS_H
-#define PGSCALE_SWEEPER_PARTITIONS_H
+#ifndef PGSCALE_SWEEPER_SHARED_H
+#define PGSCALE_SWEEPER_SHARED_H
 
 #include "postgres.h"
 
@@ -16,23 +16,24 @@
 #include "port/atomics.h"
 #include "storage/dsm.h"
 #include "storage/latch.h"
+#include "storage/lwlock.h"
 
 #include "base/change_count.h"
+#include "base/server_counters.h"
 #include "base/shared_area.h"
 #include "base/shared_buffers.h"
 #include "sweeper/forecast.h"
 #include "sweeper/policies/policy.h"
 #include "sweeper/standing_set.h"
 
-#define PGSCALE_SWEEPER_MAX_WORKERS 16
-#define PGSCALE_SWEEPER_MAX_WRITERS 16	/* of each */
-/* Of each, until they are seen not to keep up. */
+#define PGSCALE_SWEEPER_MAX_WRITERS 16
+/* Until they are seen not to keep up. */
 #define PGSCALE_SWEEPER_FIRST_WRITERS 4
 
 /* Of shared_buffers: more than that ready would be cache lost. */
 #define PGSCALE_SWEEPER_MAX_WATERMARK 0.25
 
-/* Buffers, of each worker: that many ready ones last the fastest server for seconds. */
+/* Buffers: that many ready ones last the fastest server for seconds. */
 #define PGSCALE_SWEEPER_MAX_STOCK	(4 * 1024 * 1024)
 
 /* Runs that may wait for a writer. */
@@ -43,12 +44,6 @@
 
 /* Runs of 1, 2, up to 4, 8, 16, 32, 64, and more pages. */
 #define PGSCALE_RUN_CLASSES		8
-
-typedef enum PgscaleSweeperMode
-{
-	PGSCALE_SWEEPER_FREELIST,
-	PGSCALE_SWEEPER_WINDOW
-} PgscaleSweeperMode;
 
 typedef enum PgscaleSweeperState
 {
@@ -96,8 +91,7 @@ typedef struct PgscaleSweeperScanCounts
 	uint64		cpu_ns;
 	uint64		observed;		/* while it only watches: see observe.c */
 	uint64		unobserved;
-	uint64		allocated;		/* worker 1's: buffers that processes took
-								 * while it worked, on the whole server */
+	uint64		allocated;		/* buffers that processes took while it worked */
 } PgscaleSweeperScanCounts;
 
 typedef struct PgscaleSweeperWriteCounts
@@ -125,13 +119,6 @@ typedef struct PgscaleSweeperSwept
 	PgscalePage page;
 } PgscaleSweeperSwept;
 
-/* A buffer on the freelist that was supplied. */
-typedef struct PgscaleSweeperSupplied
-{
-	int			buf;
-	uint32		page_hash;
-} PgscaleSweeperSupplied;
-
 /* A writer's slot.  Each field belongs to the claimant. */
 typedef struct PgscaleSweeperWriter
 {
@@ -149,7 +136,7 @@ typedef struct PgscaleSweeperWritten
 	PgscaleSweeperSwept pages[PGSCALE_PAGES_WRITTEN];
 } PgscaleSweeperWritten;
 
-/* What a sweeper and its writers give each other. */
+/* What the sweeper and its writers give each other. */
 typedef struct PgscaleSweeperQueues
 {
 	/* Runs to write.  The sweeper puts, writers take. */
@@ -164,15 +151,13 @@ typedef struct PgscaleSweeperQueues
 typedef struct PgscaleSweeperPage PgscaleSweeperPage;
 
 /*
- * The memory of a sweeper, which grows with the buffers: where this process has it.  All
+ * The memory of the sweeper, which grows with the buffers: where this process has it.  All
  * but the queues are the sweeper's alone; others may read pages and policy.
  */
 typedef struct PgscaleSweeperMemory
 {
 	dsm_segment *segment;		/* NULL: it is not mapped */
 	PgscaleSweeperQueues *queues;
-	PgscaleSweeperSupplied *stack;	/* what is on the freelist, if any, in the
-									 * order it was put there */
 	PgscaleSweeperPage *pages;	/* of each buffer, what is known of its page */
 	void	   *policy;			/* with room for any policy's */
 } PgscaleSweeperMemory;
@@ -180,25 +165,27 @@ typedef struct PgscaleSweeperMemory
 /* In place of a PgscaleSweeperPolicyKind. */
 #define PGSCALE_SWEEPER_NO_POLICY	(-1)
 
-/*
- * A worker: a sweeper, its writers, and the buffers they care for.  Fields are
- * the sweeper's to write if nothing else is said.
- */
-typedef struct PgscaleSweeperPartition
+/* What counts at the last reset, to be subtracted. */
+typedef struct PgscaleSweeperBase
 {
-	/* set at server start */
-	int			number;			/* from 0 */
-	int			first;			/* its buffers: first .. first + buffers - 1 */
-	int			buffers;
-	int			stack_size;		/* most buffers that may be ready */
-	int			most_writers;	/* whatever the setting says */
-	volatile int writers_now;	/* present number, see settle_writers() */
+	PgscaleSweeperScanCounts sweep;
+	PgscaleSweeperWriteCounts write;
+	PgscaleSweeperPolicyReport policy;
+	int64		backend_writes;
+	TimestampTz reset_at;
+} PgscaleSweeperBase;
 
+/*
+ * The sweeper and its writers.  Fields are the sweeper's to write if nothing else is
+ * said.
+ */
+typedef struct PgscaleSweeper
+{
+	volatile int writers_now;	/* present number, see settle_writers() */
 	pg_atomic_uint32 pid;		/* the sweeper's, 0 if it is not running */
 	volatile dsm_handle memory; /* its, while it runs */
 	volatile bool no_memory;	/* it could not get any */
 	volatile uint64 starts;
-	PgscaleSweeperMode mode;
 	volatile PgscaleSweeperState state;
 	PgscaleSweeperReason reason;
 	double		reason_number;
@@ -221,7 +208,6 @@ typedef struct PgscaleSweeperPartition
 	int			high;
 	int			ready;
 	int			needed;			/* below which it refills */
-	double		taken;			/* mode "window": in a tick, of late at most */
 	volatile int policy;		/* in force, or last was: a
 								 * PgscaleSweeperPolicyKind */
 	uint32		policy_begun;	/* how often one began without a memory */
@@ -237,11 +223,18 @@ typedef struct PgscaleSweeperPartition
 	PgscaleSweeperCoverage coverage;
 	PgscaleSweeperForecast forecast;
 	PgscaleSweeperScanCounts counts;
-	int			stack_used;
 	PgscaleSweeperWriter writers[PGSCALE_SWEEPER_MAX_WRITERS];
-} PgscaleSweeperPartition;
 
-/* In a sweeper and in its writers. */
+	LWLock	   *lock;			/* over what follows, which any process writes */
+	PgscaleBackendWrites backend_writes;
+	bool		base_known;
+	PgscaleSweeperBase base;
+} PgscaleSweeper;
+
+/* In shared memory, set at server start. */
+extern PgscaleSweeper *pgscale_sweeper;
+
+/* In the sweeper and in its writers. */
 extern PgscaleSweeperMemory pgscale_sweeper_memory;
 
 /*
@@ -264,14 +257,17 @@ extern bool pgscale_sweeper_take_run(PgscaleSweeperQueues *queues, PgscaleSweepe
 /* How many runs wait for a writer. */
 extern uint32 pgscale_sweeper_queued_runs(PgscaleSweeperQueues *queues);
 
-/* How many writers there should be. */
-extern int	pgscale_sweeper_writers_wanted(const PgscaleSweeperPartition *partition);
+/* How many writers there may be. */
+extern int	pgscale_sweeper_writers_most(void);
+
+/* How many there should be. */
+extern int	pgscale_sweeper_writers_wanted(void);
 
 /* How many there are. */
-extern int	pgscale_sweeper_writers_running(PgscaleSweeperPartition *partition);
+extern int	pgscale_sweeper_writers_running(void);
 
 /* Pages that are queued or being written. */
-extern int	pgscale_sweeper_pending(PgscaleSweeperPartition *partition, PgscaleSweeperQueues *queues);
+extern int	pgscale_sweeper_pending(PgscaleSweeperQueues *queues);
 
 /* Returns a clean page.  It is forgotten if there is no room. */
 extern void pgscale_sweeper_put_written(PgscaleSweeperWritten *written, const PgscaleSweeperSwept *swept);
@@ -279,33 +275,13 @@ extern void pgscale_sweeper_put_written(PgscaleSweeperWritten *written, const Pg
 /* Take one back.  Returns false if there is none. */
 extern bool pgscale_sweeper_take_written(PgscaleSweeperWritten *written, PgscaleSweeperSwept *swept, bool *lost);
 
-/* What all writers of a partition have done. */
-extern PgscaleSweeperWriteCounts pgscale_sweeper_write_counts(const PgscaleSweeperPartition *partition);
-
-/* What counts at the last reset, to be subtracted. */
-typedef struct PgscaleSweeperBase
-{
-	PgscaleSweeperScanCounts sweep[PGSCALE_SWEEPER_MAX_WORKERS];
-	PgscaleSweeperWriteCounts write[PGSCALE_SWEEPER_MAX_WORKERS];
-	PgscaleSweeperPolicyReport policy[PGSCALE_SWEEPER_MAX_WORKERS];
-	int64		backend_writes;
-	TimestampTz reset_at;
-} PgscaleSweeperBase;
+/* What all writers have done. */
+extern PgscaleSweeperWriteCounts pgscale_sweeper_write_counts(void);
 
 extern const PgscaleArea pgscale_sweeper_area;
 
-/* How many sweepers there are to be: those of the setting, or fewer, so that other workers find slots. */
-extern int	pgscale_sweeper_workers(void);
-
-/* How many of that many buffers may be ready. */
-extern int	pgscale_sweeper_stack_size(int buffers);
-
-/* How many workers there are, and each of them. */
-extern int	pgscale_sweeper_count(void);
-extern PgscaleSweeperPartition *pgscale_sweeper_partition(int number);
-
-/* What a sweeper last reported of its policies, at most a tick ago.  Returns false if it never did. */
-extern bool pgscale_sweeper_reported(PgscaleSweeperPartition *partition, PgscaleSweeperPolicyReport *report);
+/* What the sweeper last reported of its policies, at most a tick ago.  Returns false if it never did. */
+extern bool pgscale_sweeper_reported(PgscaleSweeperPolicyReport *report);
 
 /* Adds the counts of another report, or subtracts them. */
 extern void pgscale_sweeper_report_add(PgscaleSweeperPolicyReport *report, const PgscaleSweeperPolicyReport *other, bool subtract);
@@ -323,4 +299,4 @@ extern void pgscale_sweeper_rebase(void);
 /* As above, but without a reset since the server started. */
 extern void pgscale_sweeper_base_init(void);
 
-#endif							/* PGSCALE_SWEEPER_PARTITIONS_H */
+#endif							/* PGSCALE_SWEEPER_SHARED_H */

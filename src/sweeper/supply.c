@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
- * window.c
- *	  Supply through the usage counts, without a freelist.
+ * supply.c
+ *	  How buffers that may leave reach the backends: through the usage counts.
  *
  * The server's hand takes a buffer whose count is zero, and decrements each other count
  * that it passes.  So a count in the header becomes a signal to the hand only: zero for
@@ -45,7 +45,7 @@
  * first.  A skipped page keeps its rank.  Its uses may be missed, and the hand may
  * find it at zero and take it, as on a stock server.
  *
- * Entering takes one round of the sweep over its partition, in pieces.  Leaving takes one,
+ * Entering takes one round of the sweep over the buffers, in pieces.  Leaving takes one,
  * too, and gives the ranks to the headers as counts.  A sweep that ends without that
  * leaves counts that a stock server could have.  Nothing is locked: each change is one
  * CAS from the observed state, as in the server itself, and a failed one is repeated at
@@ -64,7 +64,7 @@
 #include "base/shared_buffers.h"
 #include "sweeper/known_pages.h"
 #include "sweeper/standing_set.h"
-#include "sweeper/supply/supply.h"
+#include "sweeper/supply.h"
 #include "sweeper/sweeper.h"
 
 /*
@@ -95,24 +95,18 @@
 static int	offered = 0;		/* on offer, except those used since they were
 								 * last seen */
 static bool entered = false;	/* is the sweep at work here? */
-static int	enter_from = 0;		/* in the partition */
+static int	enter_from = 0;
 static int	entered_to = 0;		/* buffers from there on */
 static int	left_to = 0;		/* buffers that were left */
 static int64 hand_seen = 0;		/* position of the server's hand in the tick
 								 * before */
 static int64 followed = 0;		/* up to there */
 static int	taken = 0;			/* in this tick */
+static double taken_lately = 0; /* in a tick, of late at most */
 static int64 yielded_from = 0;	/* dirty pages may lie at zero between these */
 static int64 yielded_to = 0;	/* positions of the hand */
 static bool yields_dirty = false;	/* was one yielded since the last tick? */
-static int	leave_from = 0;		/* in the partition */
-
-/* Where the server's hand is in the partition, or comes into it. */
-static int
-hand_in_share(const PgscaleSweeperPartition *partition)
-{
-	return pgscale_sweeper_buffer_at(pgscale_sweeper_into_partition(partition, (int64) pgscale_buffers_hand())) - partition->first;
-}
+static int	leave_from = 0;
 
 static bool
 is_yielded(const PgscaleSweeperPage *p)
@@ -130,20 +124,20 @@ take_off_offer(PgscaleSweeperPage *p)
 
 /* The page that was followed has gone, or was taken. */
 static void
-page_gone(PgscaleSweeperPartition *partition, int buf, PgscaleSweeperPage *p)
+page_gone(int buf, PgscaleSweeperPage *p)
 {
 	taken++;
-	partition->counts.consumed += p->offered;
+	pgscale_sweeper->counts.consumed += p->offered;
 	take_off_offer(p);
 	pgscale_sweeper_set_forget(buf);
 }
 
 /* There is no page to be seen in the buffer. */
 static void
-page_lost(PgscaleSweeperPartition *partition, int buf, PgscaleSweeperPage *p)
+page_lost(int buf, PgscaleSweeperPage *p)
 {
-	page_gone(partition, buf, p);
-	pgscale_sweeper_page_left(partition, buf);
+	page_gone(buf, p);
+	pgscale_sweeper_page_left(buf);
 	p->followed = false;
 }
 
@@ -151,14 +145,14 @@ page_lost(PgscaleSweeperPartition *partition, int buf, PgscaleSweeperPage *p)
  * Updates what is known of the page from the header just seen. "passed": that many
  * passes of the hand are noted only now.  A count that is lower than expected shows a
  * pass before the hand is followed there; it is noted, or it would be expected again.
- * While the window was not at work, the hand has aged pages as on a stock server.
+ * While the sweep was not at work, the hand has aged pages as on a stock server.
  */
 static PgscaleSweeperPage *
-catch_up(PgscaleSweeperPartition *partition, int buf, const PgscaleBuffer *look, const PgscalePage *page, int passed)
+catch_up(int buf, const PgscaleBuffer *look, const PgscalePage *page, int passed)
 {
-	PgscaleSweeperPage *p = pgscale_sweeper_page(partition, buf);
+	PgscaleSweeperPage *p = pgscale_sweeper_page(buf);
 	const bool	followed = p->followed;
-	const PgscaleSweeperNews news = pgscale_sweeper_page_seen(partition, buf, look, page,
+	const PgscaleSweeperNews news = pgscale_sweeper_page_seen(buf, look, page,
 															  (int) p->left - (followed ? passed : 0), !followed);
 
 	Assert(followed || !p->offered);
@@ -167,12 +161,12 @@ catch_up(PgscaleSweeperPartition *partition, int buf, const PgscaleBuffer *look,
 		return p;
 	if (news == PGSCALE_PAGE_REPLACED)
 	{
-		page_gone(partition, buf, p);
+		page_gone(buf, p);
 		p->passed = true;		/* or one of its uses is missed */
 	}
 	else if (news == PGSCALE_PAGE_USED)
 	{
-		partition->counts.reused += p->offered;
+		pgscale_sweeper->counts.reused += p->offered;
 		take_off_offer(p);
 	}
 	else if (news == PGSCALE_PAGE_LOWERED)
@@ -196,20 +190,20 @@ signal_hand(int buf, const PgscaleBuffer *look, PgscaleSweeperPage *p, uint8 cou
 
 /* How often the hand passes a page that is not on offer. */
 static uint8
-passes_wanted(const PgscaleSweeperPartition *partition, int buf, const PgscaleBuffer *look, const PgscaleSweeperPage *p)
+passes_wanted(int buf, const PgscaleBuffer *look, const PgscaleSweeperPage *p)
 {
-	const PgscaleSweeperPolicy *policy = pgscale_sweeper_policy(partition);
+	const PgscaleSweeperPolicy *policy = pgscale_sweeper_policy();
 
-	if (!partition->writes_short || !partition->reads_cheap || look->dirty || p->kept)
-		return pgscale_sweeper_header(partition, buf);
-	return pgscale_sweeper_rank(partition, buf) > policy->neighbour_rank(pgscale_sweeper_memory.policy, true) ? 1 : 0;
+	if (!pgscale_sweeper->writes_short || !pgscale_sweeper->reads_cheap || look->dirty || p->kept)
+		return pgscale_sweeper_header(buf);
+	return pgscale_sweeper_rank(buf) > policy->neighbour_rank(pgscale_sweeper_memory.policy, true) ? 1 : 0;
 }
 
 /* Has it pass the page, or yields that. */
 static void
-keep_from_hand(const PgscaleSweeperPartition *partition, int buf, const PgscaleBuffer *look, PgscaleSweeperPage *p)
+keep_from_hand(int buf, const PgscaleBuffer *look, PgscaleSweeperPage *p)
 {
-	(void) signal_hand(buf, look, p, passes_wanted(partition, buf, look, p));
+	(void) signal_hand(buf, look, p, passes_wanted(buf, look, p));
 }
 
 static bool
@@ -225,11 +219,11 @@ put_on_offer(int buf, const PgscaleBuffer *look, PgscaleSweeperPage *p)
 
 /* The server's hand has passed a buffer. */
 static void
-pass_by(PgscaleSweeperPartition *partition, int buf)
+pass_by(int buf)
 {
 	PgscaleBuffer look;
 	PgscalePage page;
-	PgscaleSweeperPage *p = pgscale_sweeper_page(partition, buf);
+	PgscaleSweeperPage *p = pgscale_sweeper_page(buf);
 
 	if (pgscale_buffer_read(buf, &look, &page))
 	{
@@ -237,49 +231,45 @@ pass_by(PgscaleSweeperPartition *partition, int buf)
 		 * From a page that is pinned, for a write perhaps, the hand takes
 		 * nothing.
 		 */
-		(void) catch_up(partition, buf, &look, &page, !p->passed && !look.pinned);
+		(void) catch_up(buf, &look, &page, !p->passed && !look.pinned);
 		/* except a dirty one, which its backend writes before */
 		taken += look.pinned && look.usage == 0;
 		p->passed = false;
 		if (!p->offered)
-			keep_from_hand(partition, buf, &look, p);
+			keep_from_hand(buf, &look, p);
 	}
 	else if (p->followed)
-		page_lost(partition, buf, p);	/* another one is being read into it,
-										 * or there is none */
+		page_lost(buf, p);		/* another one is being read into it, or there
+								 * is none */
 }
 
-/* Makes itself known to more of the partition, from the server's hand on. */
+/* Makes itself known to more of the buffers, from the server's hand on. */
 static void
-go_on_entering(PgscaleSweeperPartition *partition)
+go_on_entering(void)
 {
-	for (int n = 0; entered_to < partition->buffers && !pgscale_sweeper_long_enough(n); n++)
+	for (int n = 0; entered_to < NBuffers && !pgscale_sweeper_long_enough(n); n++)
 	{
-		const int	buf = partition->first + (enter_from + entered_to++) % partition->buffers;
+		const int	buf = (enter_from + entered_to++) % NBuffers;
 		PgscaleBuffer look;
 		PgscalePage page;
-		PgscaleSweeperPage *p = pgscale_sweeper_page(partition, buf);
+		PgscaleSweeperPage *p = pgscale_sweeper_page(buf);
 
 		if (p->followed || !pgscale_buffer_read(buf, &look, &page))
 			continue;
-		(void) catch_up(partition, buf, &look, &page, 0);
+		(void) catch_up(buf, &look, &page, 0);
 		if (look.usage > 0 || look.pinned)
 			continue;
 
 		/* More than is wanted would look as if all victims were clean. */
-		if (look.dirty || offered >= partition->high || pgscale_sweeper_rank(partition, buf) > 0)
-			keep_from_hand(partition, buf, &look, p);
+		if (look.dirty || offered >= pgscale_sweeper->high || pgscale_sweeper_rank(buf) > 0)
+			keep_from_hand(buf, &look, p);
 		else if (put_on_offer(buf, &look, p))
-			partition->counts.supplied_clean++;
+			pgscale_sweeper->counts.supplied_clean++;
 	}
 }
 
-/*
- * There is demand while the hand moves, in any partition: when it comes into this one, the
- * sweep must be awake.
- */
-static bool
-window_follow(PgscaleSweeperPartition *partition)
+bool
+pgscale_sweeper_supply_follow(void)
 {
 	const int64 hand = (int64) pgscale_buffers_hand();
 	const int64 upto = pgscale_sweeper_passed(hand);
@@ -290,69 +280,56 @@ window_follow(PgscaleSweeperPartition *partition)
 		entered = true;
 		entered_to = left_to = 0;
 		followed = hand_seen = hand;
-		enter_from = hand_in_share(partition);
+		enter_from = pgscale_sweeper_buffer_at(hand);
 	}
-	followed = pgscale_sweeper_into_partition(partition, Max(followed, hand - NBuffers));
+	followed = Max(followed, hand - NBuffers);
 	for (int n = 0; followed < upto && !pgscale_sweeper_long_enough(n); n++)
 	{
-		pass_by(partition, pgscale_sweeper_buffer_at(followed));
-		followed = pgscale_sweeper_into_partition(partition, followed + 1);
+		pass_by(pgscale_sweeper_buffer_at(followed));
+		followed++;
 	}
-	go_on_entering(partition);
-	Assert(offered <= partition->buffers);
+	go_on_entering();
+	Assert(offered <= NBuffers);
 	demand = hand != hand_seen || followed < upto || offered == 0;
 	hand_seen = hand;
-	partition->taken = Max(taken, partition->taken * TAKEN_DECAY);
-	partition->counts.starved += offered == 0 || yields_dirty;
+	taken_lately = Max(taken, taken_lately * TAKEN_DECAY);
+	pgscale_sweeper->counts.starved += offered == 0 || yields_dirty;
 	taken = 0;
 	yields_dirty = false;
 	return demand;
 }
 
-static int
-window_rank_page(PgscaleSweeperPartition *partition, int buf, const PgscaleBuffer *look, const PgscalePage *page)
+int
+pgscale_sweeper_supply_rank(int buf, const PgscaleBuffer *look, const PgscalePage *page)
 {
-	return catch_up(partition, buf, look, page, 0)->offered ? -1 : pgscale_sweeper_rank(partition, buf);
+	return catch_up(buf, look, page, 0)->offered ? -1 : pgscale_sweeper_rank(buf);
 }
 
-static void
-window_show(PgscaleSweeperPartition *partition, int buf, const PgscaleBuffer *look)
+void
+pgscale_sweeper_supply_show(int buf, const PgscaleBuffer *look)
 {
-	keep_from_hand(partition, buf, look, pgscale_sweeper_page(partition, buf));
+	keep_from_hand(buf, look, pgscale_sweeper_page(buf));
 }
 
-static bool
-window_offer(PgscaleSweeperPartition *partition, int buf, const PgscalePage *page, uint8 max_rank)
+bool
+pgscale_sweeper_supply_offer(int buf, const PgscalePage *page, uint8 max_rank)
 {
 	PgscaleBuffer look;
 	PgscalePage now;
 	PgscaleSweeperPage *p;
 
-	if (!pgscale_sweeper_in_partition(partition, buf) || !pgscale_buffer_read(buf, &look, &now) || !pgscale_buffer_page_equal(&now, page))
+	if (!pgscale_buffer_read(buf, &look, &now) || !pgscale_buffer_page_equal(&now, page))
 		return false;
-	p = catch_up(partition, buf, &look, page, 0);
-	if (look.dirty || look.busy || look.pinned || p->offered || pgscale_sweeper_rank(partition, buf) > max_rank)
+	p = catch_up(buf, &look, page, 0);
+	if (look.dirty || look.busy || look.pinned || p->offered || pgscale_sweeper_rank(buf) > max_rank)
 		return false;
 	return put_on_offer(buf, &look, p);
 }
 
-/* The server's hand takes it. */
-static bool
-window_offer_empty(PgscaleSweeperPartition *partition, int buf)
-{
-	return false;
-}
-
-static int
-window_ready(const PgscaleSweeperPartition *partition)
+int
+pgscale_sweeper_supply_ready(void)
 {
 	return offered;
-}
-
-static bool
-window_full(const PgscaleSweeperPartition *partition)
-{
-	return false;
 }
 
 /*
@@ -360,25 +337,25 @@ window_full(const PgscaleSweeperPartition *partition)
  * hand; so a sweep that is not ahead of it goes there.  Dirty ones are found where
  * they are, and written in an order of their own.
  */
-static int
-window_onward(const PgscaleSweeperPartition *partition, int hand, double dirty_fraction)
+int
+pgscale_sweeper_supply_onward(int hand, double dirty_fraction)
 {
-	const int	server = hand_in_share(partition);
-	const int	ahead = (hand - server + partition->buffers) % partition->buffers;
+	const int	server = pgscale_sweeper_buffer_at((int64) pgscale_buffers_hand());
+	const int	ahead = (hand - server + NBuffers) % NBuffers;
 
-	return dirty_fraction < 0.5 && ahead > partition->buffers / 2 ? server : hand;
+	return dirty_fraction < 0.5 && ahead > NBuffers / 2 ? server : hand;
 }
 
 /* In what order a page is yielded: the least first, and none that is less than 0. */
 static int
-yield_class(PgscaleSweeperPartition *partition, int buf, PgscaleBuffer *look)
+yield_class(int buf, PgscaleBuffer *look)
 {
 	PgscalePage page;
 
 	if (!pgscale_buffer_read(buf, look, &page) || look->busy || look->pinned ||
-		catch_up(partition, buf, look, &page, 0)->left == 0)
+		catch_up(buf, look, &page, 0)->left == 0)
 		return -1;
-	return 2 * (pgscale_sweeper_rank(partition, buf) + look->dirty) + look->dirty;
+	return 2 * (pgscale_sweeper_rank(buf) + look->dirty) + look->dirty;
 }
 
 /*
@@ -386,19 +363,19 @@ yield_class(PgscaleSweeperPartition *partition, int buf, PgscaleBuffer *look)
  * there is no time for is left to the next tick.
  */
 static void
-take_back_yielded(PgscaleSweeperPartition *partition, int64 from, int *looked)
+take_back_yielded(int64 from, int *looked)
 {
 	yielded_from = Max(from, yielded_from);
 	while (yielded_from < yielded_to && !pgscale_sweeper_long_enough((*looked)++))
 	{
 		const int	buf = pgscale_sweeper_buffer_at(yielded_from);
-		PgscaleSweeperPage *p = pgscale_sweeper_page(partition, buf);
+		PgscaleSweeperPage *p = pgscale_sweeper_page(buf);
 		PgscaleBuffer look;
 		PgscalePage page;
 
-		yielded_from = pgscale_sweeper_into_partition(partition, yielded_from + 1);
+		yielded_from++;
 		if (is_yielded(p) && pgscale_buffer_read(buf, &look, &page))
-			keep_from_hand(partition, buf, &look, catch_up(partition, buf, &look, &page, 0));
+			keep_from_hand(buf, &look, catch_up(buf, &look, &page, 0));
 	}
 }
 
@@ -417,23 +394,23 @@ lies_at_zero(const PgscaleSweeperPage *p, int buf)
  * part for which there is time.  Returns the position behind them.
  */
 static int64
-yield_some(PgscaleSweeperPartition *partition, int64 from, int64 to, int needed, int *looked)
+yield_some(int64 from, int64 to, int needed, int *looked)
 {
 	int			of_class[YIELD_CLASSES] = {0};
 	int			most = 0;
 	int			below = 0;
 
 	Assert(needed > 0);
-	for (int64 at = from; at < to; at = pgscale_sweeper_into_partition(partition, at + 1))
+	for (int64 at = from; at < to; at++)
 	{
 		const int	buf = pgscale_sweeper_buffer_at(at);
 		PgscaleBuffer look;
-		const int	class = yield_class(partition, buf, &look);
+		const int	class = yield_class(buf, &look);
 
 		if (class >= 0)
 			of_class[class]++;
 		else
-			needed -= lies_at_zero(pgscale_sweeper_page(partition, buf), buf);
+			needed -= lies_at_zero(pgscale_sweeper_page(buf), buf);
 		if (pgscale_sweeper_long_enough((*looked)++))
 			to = at + 1;
 	}
@@ -441,12 +418,12 @@ yield_some(PgscaleSweeperPartition *partition, int64 from, int64 to, int needed,
 	yielded_to = Max(yielded_to, to);
 	while (most < YIELD_CLASSES - 1 && below + of_class[most] < needed)
 		below += of_class[most++];
-	for (int64 at = from; at < to && needed > 0; at = pgscale_sweeper_into_partition(partition, at + 1))
+	for (int64 at = from; at < to && needed > 0; at++)
 	{
 		const int	buf = pgscale_sweeper_buffer_at(at);
-		PgscaleSweeperPage *p = pgscale_sweeper_page(partition, buf);
+		PgscaleSweeperPage *p = pgscale_sweeper_page(buf);
 		PgscaleBuffer look;
-		const int	class = yield_class(partition, buf, &look);
+		const int	class = yield_class(buf, &look);
 
 		if (class < 0 || class > most || (class == most && below >= needed))
 			continue;
@@ -457,7 +434,7 @@ yield_some(PgscaleSweeperPartition *partition, int64 from, int64 to, int needed,
 		}
 		else if (put_on_offer(buf, &look, p))
 		{
-			partition->counts.supplied_clean++;
+			pgscale_sweeper->counts.supplied_clean++;
 			needed--;
 		}
 		below -= class < most;
@@ -467,17 +444,17 @@ yield_some(PgscaleSweeperPartition *partition, int64 from, int64 to, int needed,
 
 /* Is it still on offer?  What was used or has gone is taken off. */
 static bool
-still_on_offer(PgscaleSweeperPartition *partition, int buf)
+still_on_offer(int buf)
 {
-	PgscaleSweeperPage *p = pgscale_sweeper_page(partition, buf);
+	PgscaleSweeperPage *p = pgscale_sweeper_page(buf);
 	PgscaleBuffer look;
 	PgscalePage page;
 
 	if (!p->offered)
 		return false;
 	if (pgscale_buffer_read(buf, &look, &page))
-		return catch_up(partition, buf, &look, &page, 0)->offered && !look.pinned;
-	page_lost(partition, buf, p);
+		return catch_up(buf, &look, &page, 0)->offered && !look.pinned;
+	page_lost(buf, p);
 	return false;
 }
 
@@ -486,36 +463,29 @@ still_on_offer(PgscaleSweeperPartition *partition, int buf)
  * yield some, returns the position behind them.
  */
 static int64
-guard_from(PgscaleSweeperPartition *partition, int64 hand, int needed, int *looked)
+guard_from(int64 hand, int needed, int *looked)
 {
-	const int64 from = pgscale_sweeper_into_partition(partition, hand);
 	const int64 to = hand + Min(NBuffers / 4, GUARD_AHEAD);
 
-	/* After a long tick, or at the partition's end, not all that lies ahead. */
-	needed = Min(needed, (int) Max((to - from) / YIELD_TIMES, 1));
-	for (int64 at = from; at < to && needed > 0; at = pgscale_sweeper_into_partition(partition, at + 1))
-		needed -= still_on_offer(partition, pgscale_sweeper_buffer_at(at));
+	/* After a long tick, not all that lies ahead. */
+	needed = Min(needed, (int) Max((to - hand) / YIELD_TIMES, 1));
+	for (int64 at = hand; at < to && needed > 0; at++)
+		needed -= still_on_offer(pgscale_sweeper_buffer_at(at));
 	if (needed <= 0)
 	{
-		take_back_yielded(partition, from, looked);
+		take_back_yielded(hand, looked);
 		return PG_INT64_MAX;
 	}
-	return yield_some(partition, from, Min(to, from + Max(needed * YIELD_TIMES, YIELD_LEAST)), needed, looked);
+	return yield_some(hand, Min(to, hand + Max(needed * YIELD_TIMES, YIELD_LEAST)), needed, looked);
 }
 
-static void
-window_guard(PgscaleSweeperPartition *partition)
+void
+pgscale_sweeper_supply_guard(void)
 {
 	int64		hand = (int64) pgscale_buffers_hand();
 	int64		lead = 0;
 	int			looked = 0;
-	double		rate = 0;
-	int			needed;
-
-	/* The hand may come from another sweep's partition. */
-	for (int i = 0; i < pgscale_sweeper_count(); i++)
-		rate = Max(rate, pgscale_sweeper_partition(i)->taken);
-	needed = (int) ceil(TAKEN_PART * (TAKEN_TIMES * rate + TAKEN_MORE));
+	const int	needed = (int) ceil(TAKEN_PART * (TAKEN_TIMES * taken_lately + TAKEN_MORE));
 
 	/*
 	 * A hand that finds nothing may run past what is yielded, while it is:
@@ -523,7 +493,7 @@ window_guard(PgscaleSweeperPartition *partition)
 	 */
 	for (int i = 0; i < GUARD_TRIES; i++)
 	{
-		const int64 guarded = guard_from(partition, hand + lead, needed, &looked);
+		const int64 guarded = guard_from(hand + lead, needed, &looked);
 		const int64 now = (int64) pgscale_buffers_hand();
 
 		if (now < guarded)
@@ -533,42 +503,29 @@ window_guard(PgscaleSweeperPartition *partition)
 	}
 }
 
-static bool
-window_leave(PgscaleSweeperPartition *partition)
+bool
+pgscale_sweeper_supply_leave(void)
 {
 	/* From the server's hand on: there the counts are needed first. */
 	if (entered && left_to == 0)
-		leave_from = hand_in_share(partition);
-	for (int n = 0; entered && left_to < partition->buffers; n++)
+		leave_from = pgscale_sweeper_buffer_at((int64) pgscale_buffers_hand());
+	for (int n = 0; entered && left_to < NBuffers; n++)
 	{
-		const int	buf = partition->first + (leave_from + left_to) % partition->buffers;
-		PgscaleSweeperPage *p = pgscale_sweeper_page(partition, buf);
+		const int	buf = (leave_from + left_to) % NBuffers;
+		PgscaleSweeperPage *p = pgscale_sweeper_page(buf);
 		PgscaleBuffer look;
 		PgscalePage page;
 
 		if (pgscale_sweeper_long_enough(n))
 			return false;
 		left_to++;
-		if (p->followed && pgscale_buffer_read(buf, &look, &page) && !catch_up(partition, buf, &look, &page, 0)->offered)
-			(void) signal_hand(buf, &look, p, pgscale_sweeper_rank(partition, buf));
+		if (p->followed && pgscale_buffer_read(buf, &look, &page) && !catch_up(buf, &look, &page, 0)->offered)
+			(void) signal_hand(buf, &look, p, pgscale_sweeper_rank(buf));
 		take_off_offer(p);
 		p->followed = p->passed = false;
 	}
 	Assert(offered == 0);
 	entered = false;
-	partition->taken = 0;
+	taken_lately = 0;
 	return true;
 }
-
-const PgscaleSweeperSupply pgscale_sweeper_window = {
-	.follow = window_follow,
-	.rank = window_rank_page,
-	.show = window_show,
-	.offer = window_offer,
-	.offer_empty = window_offer_empty,
-	.ready = window_ready,
-	.full = window_full,
-	.onward = window_onward,
-	.guard = window_guard,
-	.leave = window_leave,
-};
