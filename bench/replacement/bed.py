@@ -36,7 +36,6 @@ SETTINGS = {
 }
 PRELOADED = {"shared_preload_libraries": "pgscale"}
 
-FREELIST, WINDOW = "freelist", "window"
 OFF, AGAIN, CLOCK, HISTORY, ADAPTIVE = "off", "off again", "clock", "history", "adaptive"
 BY_ITSELF = "adaptive, by itself"
 
@@ -49,20 +48,13 @@ class Size(NamedTuple):
 FULL, QUICK = Size(70, 128), Size(9, 16)
 
 
-def mode_of(major):
-    """The default one."""
-    return FREELIST if major < 19 else WINDOW
-
-
-def settings_of(condition, mode):
+def settings_of(condition):
     """Of a turn. The sweeper works all the time, so that policies are compared and not its decisions, or it decides by itself."""
     if condition in (OFF, AGAIN):
         return {}
-    # as its documentation says
-    bgwriter = {"bgwriter_lru_maxpages": 0} if mode == FREELIST else {}
-    policy = {"pgscale.sweeper_policy": ADAPTIVE} if condition == BY_ITSELF else \
-        {"pgscale.sweeper_policy": condition, "pgscale.sweeper": "on"}
-    return {"pgscale.sweeper": "on", "pgscale.sweeper_mode": mode, **policy, **bgwriter}
+    if condition == BY_ITSELF:
+        return {"pgscale.sweeper": "auto", "pgscale.sweeper_policy": ADAPTIVE}
+    return {"pgscale.sweeper": "on", "pgscale.sweeper_policy": condition}
 
 
 @contextlib.contextmanager

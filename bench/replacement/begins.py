@@ -7,9 +7,10 @@ are measured. Then the load becomes another one, by which nothing is to be gaine
 import time
 
 import loads
+import majors
 import real
 import turns
-from bed import ADAPTIVE, BY_ITSELF, FULL, OFF, QUICK, limited_bed, mode_of, settings_of
+from bed import ADAPTIVE, BY_ITSELF, FULL, OFF, QUICK, limited_bed, settings_of
 from cluster import run, say
 from load import Load
 from report import percent, table
@@ -23,7 +24,7 @@ FULL_TIMES = (40, 3, 12, 120, 150)
 QUICK_TIMES = (5, 1, 4, 30, 40)
 RECORDS = {"": ("afterwards", "major")}
 LEFT_OUT = (*real.Part.LEFT_OUT, "allocations", "consumed", "cpu_ms", "device writes", "foretold", "seconds")
-caption = real.caption
+caption = majors.caption
 
 
 def pieces(quick):
@@ -32,7 +33,7 @@ def pieces(quick):
 
 def measure(place, quick, names):
     size = QUICK if quick else FULL
-    known = real.described(place)
+    known = majors.described(place)
     with limited_bed(place, "begins", size) as bed:
         for afterwards in AFTERWARDS:
             if afterwards.name in names:
@@ -48,8 +49,7 @@ def whole(found):
 
 
 def merged(before, found):
-    anew = {(r["major"], r["afterwards"]) for r in found}
-    return [*(r for r in before if (r["major"], r["afterwards"]) not in anew), *found]
+    return majors.merged(before, found, "afterwards", pieces(False))
 
 
 def one(bed, connection, afterwards, warm_up, settle, measured, begin, stand_down):
@@ -59,7 +59,7 @@ def one(bed, connection, afterwards, warm_up, settle, measured, begin, stand_dow
         time.sleep(settle)
         off = turns.measured(bed, connection, running, measured)
         turns.say_turn(OFF, off)
-        bed.set(**settings_of(BY_ITSELF, mode_of(bed.place.major)))
+        bed.set(**settings_of(BY_ITSELF))
         begun = waited(begin, lambda: state(connection)[0] == WORKING)
         reason, expected = state(connection)[1], forecast(connection)
         say(f"  {seconds(begun)} s: {reason}")
@@ -90,12 +90,12 @@ def seconds(found):
 
 
 def state(connection):
-    return run(connection, "SELECT state, reason FROM pgscale.sweeper_stats WHERE worker = 1")[0]
+    return run(connection, "SELECT state, reason FROM pgscale.sweeper_stats")[0]
 
 
 def forecast(connection):
     """The share of reads that it expects to save."""
-    expected = run(connection, "SELECT expected_reads FROM pgscale.replacement_stats WHERE worker = 1")[0][0]
+    expected = run(connection, "SELECT expected_reads FROM pgscale.replacement_stats")[0][0]
     return None if expected is None else -expected
 
 

@@ -4,7 +4,7 @@ import time
 import loads
 import stats
 import turns
-from bed import ADAPTIVE, CLOCK, FULL, OFF, QUICK, Bed, mode_of, settings_of
+from bed import ADAPTIVE, CLOCK, FULL, OFF, QUICK, Bed, settings_of
 from cluster import run, say, value
 from load import Load
 from real import options
@@ -39,7 +39,7 @@ def measure(place, quick):
 
 def _turn(bed, connection, running, condition, pause, uses):
     policy, _, kept = condition.partition(", ")
-    bed.set(**settings_of(policy, mode_of(bed.place.major)))
+    bed.set(**settings_of(policy))
     value(connection, "SELECT pgscale.keep('small', %s)", FRACTION if kept else 0)
     for _ in range(BEFORE):
         value(connection, USE)

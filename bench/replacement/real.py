@@ -3,15 +3,13 @@
 Two of the turns of a round are without the sweeper, so that it is seen by how much two equal turns differ.
 """
 import contextlib
-import datetime
 import itertools
 
 import loads
-import machine
+import majors
 import stats
 import turns
-from bed import (ADAPTIVE, AGAIN, CLOCK, FEW_READS, FEW_WRITES, FULL, HISTORY, OFF, QUICK, WINDOW, Bed, limited_bed, mode_of,
-                 settings_of)
+from bed import ADAPTIVE, AGAIN, CLOCK, FEW_READS, FEW_WRITES, FULL, HISTORY, OFF, QUICK, Bed, limited_bed, settings_of
 from cluster import run, say
 from load import Load, latencies
 from report import percent, spread, table
@@ -39,14 +37,13 @@ class Part:
     RECORDS = {"": ("load", "major", "condition")}
     LEFT_OUT = ("began", "ended", "p50", "p95", "p99.9", "max")
 
-    def __init__(self, name, of_loads, rounds, conditions=FEWER, limits=FEW_READS, mode=None, times=TIMES):
+    def __init__(self, name, of_loads, rounds, conditions=FEWER, limits=FEW_READS, times=TIMES):
         self.name = name
         self.LEFT_OUT = (*self.LEFT_OUT, "device reads" if limits == FEW_WRITES else "device writes")
         self.loads = of_loads
         self.rounds = rounds
         self.conditions = conditions
         self.limits = limits
-        self.mode = mode
         self.times = times
         on_disk = ((DEVICE_READS,) if limits == FEW_READS else (A_WRITE,)) if limits else ()
         self.figures = (TPS, READS, *on_disk, P99)
@@ -56,7 +53,7 @@ class Part:
 
     def measure(self, place, quick, names):
         size = QUICK if quick else FULL
-        known = described(place)
+        known = majors.described(place)
         with contextlib.ExitStack() as undo:
             if self.limits:
                 bed = undo.enter_context(limited_bed(place, self.name, size, self.limits))
@@ -82,10 +79,9 @@ class Part:
                 make(bed, load)
             with Load(bed.server, *options(bed, load), f"--sampling-rate={SAMPLED}", log=True) as running:
                 for number, condition in its_turns:
-                    settings = settings_of(condition, self.mode or mode_of(bed.place.major))
                     warm_up = most_if_none if load.takes_none else most
                     mine.append({"load": load.name, "round": number, "condition": condition,
-                                 **turns.turn(bed, connection, running, settings, warm_up, *times)})
+                                 **turns.turn(bed, connection, running, settings_of(condition), warm_up, *times)})
                     turns.say_turn(condition, mine[-1])
             add_latencies(running, mine)
             found += mine
@@ -95,11 +91,7 @@ class Part:
         return [record for records in found.values() for record in records]
 
     def merged(self, before, found):
-        """Results of other loads and of other majors stay."""
-        anew = {(r["major"], r["load"]) for r in found}
-        order = [load.name for load in self.loads]
-        return sorted((*(r for r in before if (r["major"], r["load"]) not in anew and r["load"] in order), *found),
-                      key=lambda r: (order.index(r["load"]), r["major"]))
+        return majors.merged(before, found, "load", self.pieces(False))
 
     def _measured(self, results):
         """Each load, major and condition that there are, with the records."""
@@ -124,7 +116,7 @@ class Part:
         return table(["", "PostgreSQL", "policy", "TPS, off again to off", *columns, *SWEEPER_COLUMNS], rows)
 
     def caption(self, results):
-        return caption(results)
+        return majors.caption(results)
 
     @staticmethod
     def _ratio(results, load, major, condition, figure):
@@ -192,20 +184,6 @@ def show_cpu(mine):
     return spread([turns.cpu(r) * 100 for r in mine], "{:.1f}", " %")
 
 
-def described(place):
-    """Of each record: of which server it is. Of the machine before: later it is the load's own."""
-    return {"major": place.major, "version": place.version, "date": datetime.date.today().isoformat(),
-            "busy before": machine.load()}
-
-
-def caption(results):
-    runs = {}
-    for r in results:
-        runs.setdefault((r["version"], r["date"]), []).append(r["busy before"])
-    return "\n\n" + "; ".join(f"PostgreSQL {version}, {date}, load average before at most {max(busy):.1f}"
-                              for (version, date), busy in runs.items()) + "."
-
-
 def add_latencies(load, mine):
     """To records with the times "began" and "ended", when the load has ended."""
     at, ms = load.transactions()
@@ -240,7 +218,6 @@ def options(bed, load):
 
 PARTS = {part.name: part for part in (
     Part("reads", (loads.ZIPF,), rounds=3, conditions=CONDITIONS),
-    Part("reads_window", (loads.ZIPF,), rounds=3, conditions=CONDITIONS, mode=WINDOW),
     Part("cases", loads.GAINS, rounds=2),
     Part("neutral", loads.NEUTRAL, rounds=2),
     Part("slow_writes", loads.WRITES, rounds=1, conditions=CONDITIONS, limits=FEW_WRITES, times=WRITE_TIMES),

@@ -4,10 +4,11 @@
  *	  A cache, sessions that use its pages in a given order, and a disk that does
  *	  so many writes a second, with the sweeper's own source files.
  *
- * src/sweeper/scan.c, known_pages.c, standing_set.c, supply/ and policies/ are compiled
- * into it unchanged; what they ask of the server is answered here.  So it says what they decide, hours of it in seconds, and nothing about what
- * the server costs: no locks, no kernel cache.  Each buffer looked at and each page
- * looked up has a fixed price in CPU time, which the sweep sees on its clocks.
+ * src/sweeper/scan.c, known_pages.c, standing_set.c, supply.c and policies/ are compiled
+ * into it unchanged; what they ask of the server is answered here.  So it says what they
+ * decide, hours of it in seconds, and nothing about what the server costs: no locks, no
+ * kernel cache.  Each buffer looked at and each page looked up has a fixed price in CPU
+ * time, which the sweep sees on its clocks.
  *
  *	  simulator TRACE BUFFERS POLICY REFERENCES WRITES
  *
@@ -17,10 +18,10 @@
  * line for each BUFFERS references: misses, writes of the disk, pages written.
  *
  * The disk takes a page alone and a run of neighbours for one write.  A session that
- * misses takes a buffer from the freelist, or by the clock sweep, and must write it
- * first if it is dirty.  The disk serves the sweeper's writers before the sessions, so
- * the result is the most that the choice of pages can save.  The sweeper begins when
- * all buffers are in use.
+ * misses takes a buffer by the clock sweep, and must write it first if it is dirty.  A
+ * page that waits to be written is pinned.  The disk serves the sweeper's writers before
+ * the sessions, so the result is the most that the choice of pages can save.  Reads take
+ * no time.  The sweeper begins when all buffers are in use.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *
@@ -67,7 +68,7 @@ typedef struct Frame
 	int			page;			/* -1: none */
 	uint8		usage;
 	bool		dirty;
-	bool		listed;
+	bool		written;		/* an actor waits to write it, and has it pinned */
 } Frame;
 
 /* A session with a page of its own, or a writer at a run. */
@@ -86,13 +87,11 @@ typedef struct Actor
 static Frame *frames;
 static int *where;				/* by page: its buffer, or -1 */
 static int	pages;
-static int *list;				/* the server's freelist: last in, first out */
-static int	list_used = 0;
 static uint64 clock_hand = 0;
 static int64 now_ns = 0;
 static int64 cpu_ns = 0;		/* in this tick */
 PgscaleSweeperMemory pgscale_sweeper_memory;
-static PgscaleSweeperPartition *partition;
+PgscaleSweeper *pgscale_sweeper;
 static PgscaleSweeperRun queue[PGSCALE_RUNS_QUEUED];
 static uint64 queue_put = 0;
 static uint64 queue_taken = 0;
@@ -204,7 +203,7 @@ pgscale_buffer_look(int buf, PgscaleBuffer *buffer)
 	buffer->usage = f->usage;
 	buffer->valid = f->page >= 0;
 	buffer->dirty = f->dirty;
-	buffer->listed = f->listed;
+	buffer->pinned = buffer->busy = f->written;
 }
 
 bool
@@ -224,28 +223,9 @@ pgscale_buffer_find(const PgscalePage *page)
 }
 
 bool
-pgscale_buffer_listed(int buf)
-{
-	return frames[buf].listed;
-}
-
-bool
 pgscale_buffer_set_usage(int buf, const PgscaleBuffer *seen, uint8 usage)
 {
 	frames[buf].usage = usage;
-	return true;
-}
-
-bool
-pgscale_buffer_supply(int buf, const PgscalePage *page, uint8 max_usage)
-{
-	Frame	   *f = &frames[buf];
-
-	if (f->listed || f->dirty || f->page != (int) page->block || f->usage > max_usage)
-		return false;
-	f->usage = 0;
-	f->listed = true;
-	list[list_used++] = buf;
 	return true;
 }
 
@@ -255,16 +235,10 @@ pgscale_buffers_hand(void)
 	return clock_hand;
 }
 
-bool
-pgscale_buffers_any_listed(void)
-{
-	return list_used > 0;
-}
-
 /* No relation is kept. */
 
 void
-pgscale_sweeper_kept_refresh(const PgscaleSweeperPartition *of)
+pgscale_sweeper_kept_refresh(void)
 {
 }
 
@@ -275,26 +249,14 @@ pgscale_sweeper_kept_place(const RelFileLocator *file)
 }
 
 int
-pgscale_sweeper_kept_met(const PgscaleSweeperPartition *of, const RelFileLocator *file)
+pgscale_sweeper_kept_met(const RelFileLocator *file)
 {
 	return -1;
 }
 
 void
-pgscale_sweeper_kept_stayed(const PgscaleSweeperPartition *of, int place)
+pgscale_sweeper_kept_stayed(int place)
 {
-}
-
-int
-pgscale_sweeper_count(void)
-{
-	return 1;
-}
-
-PgscaleSweeperPartition *
-pgscale_sweeper_partition(int number)
-{
-	return partition;
 }
 
 bool
@@ -314,7 +276,7 @@ pgscale_sweeper_queued_runs(PgscaleSweeperQueues *q)
 }
 
 int
-pgscale_sweeper_pending(PgscaleSweeperPartition *s, PgscaleSweeperQueues *q)
+pgscale_sweeper_pending(PgscaleSweeperQueues *q)
 {
 	int			n = 0;
 
@@ -336,7 +298,7 @@ pgscale_sweeper_take_written(PgscaleSweeperWritten *by, PgscaleSweeperSwept *swe
 }
 
 PgscaleSweeperWriteCounts
-pgscale_sweeper_write_counts(const PgscaleSweeperPartition *s)
+pgscale_sweeper_write_counts(void)
 {
 	return write_counts;
 }
@@ -345,18 +307,12 @@ pgscale_sweeper_write_counts(const PgscaleSweeperPartition *s)
 static int
 get_buffer(void)
 {
-	while (list_used > 0)
-	{
-		int			buf = list[--list_used];
-
-		frames[buf].listed = false;
-		if (frames[buf].usage == 0)
-			return buf;
-	}
 	for (;;)
 	{
 		Frame	   *f = &frames[clock_hand++ % NBuffers];
 
+		if (f->written)
+			continue;
 		if (f->usage == 0)
 			return (int) (f - frames);
 		f->usage--;
@@ -374,6 +330,7 @@ static void
 stand_in_line(int who)
 {
 	actors[who].waits = true;
+	frames[actors[who].buf].written = true;
 	line[in_line++] = who;
 }
 
@@ -457,7 +414,7 @@ writer_goes_on(int who)
 			a->begun = false;
 		}
 		a->buf = where[a->run.first.block + a->at];
-		if (a->buf >= 0 && frames[a->buf].dirty)
+		if (a->buf >= 0 && frames[a->buf].dirty && !frames[a->buf].written)
 		{
 			stand_in_line(who);
 			return;
@@ -468,20 +425,16 @@ writer_goes_on(int who)
 	}
 }
 
-/* A page of a writer's run was written, unless its buffer got another page while the writer waited. */
+/* A page of a writer's run was written. */
 static void
 note_written(Actor *a)
 {
-	if (where[a->run.first.block + a->at] == a->buf && frames[a->buf].dirty)
-	{
-		PgscaleSweeperSwept *swept = &written[written_put++ % NBuffers];
+	PgscaleSweeperSwept *swept = &written[written_put++ % NBuffers];
 
-		frames[a->buf].dirty = false;
-		swept->buf = a->buf;
-		swept->page.block = frames[a->buf].page;
-		write_counts.written++;
-		a->begun = true;
-	}
+	swept->buf = a->buf;
+	swept->page.block = frames[a->buf].page;
+	write_counts.written++;
+	a->begun = true;
 	a->at++;
 }
 
@@ -500,7 +453,7 @@ serve(void)
 	who = line[first];
 	a = &actors[who];
 	memmove(line + first, line + first + 1, (--in_line - first) * sizeof(int));
-	a->waits = false;
+	a->waits = frames[a->buf].written = frames[a->buf].dirty = false;
 	pages_written++;
 	owed_pages++;
 	if (who < SESSIONS || !a->begun)
@@ -510,7 +463,6 @@ serve(void)
 	}
 	if (who < SESSIONS)
 	{
-		frames[a->buf].dirty = false;
 		put_page(a);
 		session_goes_on(who);
 	}
@@ -539,8 +491,8 @@ tick(void)
 
 	if (now_ns < next_ns)
 		return;
-	partition->counts.ticks++;
-	(void) pgscale_sweeper_scan(partition);
+	pgscale_sweeper->counts.ticks++;
+	(void) pgscale_sweeper_scan();
 	/* A long tick delays the next one. */
 	next_ns = now_ns + Max(TICK_NS, cpu_ns);
 	cpu_ns = 0;
@@ -627,28 +579,20 @@ set_up(int policy)
 	frames = calloc(NBuffers, sizeof(Frame));
 	for (int i = 0; i < NBuffers; i++)
 		frames[i].page = -1;
-	list = calloc(NBuffers, sizeof(int));
-	for (list_used = 0; list_used < NBuffers; list_used++)
-	{
-		list[list_used] = NBuffers - 1 - list_used;
-		frames[list_used].listed = true;
-	}
 	written = calloc(NBuffers, sizeof(PgscaleSweeperSwept));
 	where = malloc(pages * sizeof(int));
 	memset(where, -1, pages * sizeof(int));
-	partition = calloc(1, sizeof(PgscaleSweeperPartition));
-	partition->buffers = NBuffers;
-	partition->stack_size = NBuffers / 4;
+	pgscale_sweeper = calloc(1, sizeof(PgscaleSweeper));
+	pgscale_sweeper->reads_cheap = true;
 	pgscale_sweeper_memory.queues = calloc(1, sizeof(PgscaleSweeperQueues));
-	pgscale_sweeper_memory.stack = calloc(NBuffers, sizeof(PgscaleSweeperSupplied));
 	pgscale_sweeper_memory.pages = calloc(NBuffers, sizeof(PgscaleSweeperPage));
 	pgscale_sweeper_memory.policy = calloc(1, most_memory());
-	partition->policy = PGSCALE_SWEEPER_NO_POLICY;
-	partition->high = (int) (NBuffers * pgscale_sweeper_settings.high_watermark);
-	partition->low = (int) (0.4 * partition->high);
-	pgscale_sweeper_scan_init(partition);
-	pgscale_sweeper_scan_settings(partition, PGSCALE_SWEEPER_FREELIST, policy);
-	pgscale_sweeper_set_init(0, NBuffers, NBuffers / SET_PART);
+	pgscale_sweeper->policy = PGSCALE_SWEEPER_NO_POLICY;
+	pgscale_sweeper->high = (int) (NBuffers * pgscale_sweeper_settings.high_watermark);
+	pgscale_sweeper->low = (int) (0.4 * pgscale_sweeper->high);
+	pgscale_sweeper_scan_init();
+	pgscale_sweeper_scan_settings(policy);
+	pgscale_sweeper_set_init(NBuffers / SET_PART);
 }
 
 int

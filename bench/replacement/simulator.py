@@ -15,7 +15,7 @@ from patterns import BUFFERS, MEASURED, PATTERNS, WARM_UP, made
 from report import table
 
 SWEEPER = TREE / "src" / "sweeper"
-SOURCES = ("scan.c", "known_pages.c", "standing_set.c", "supply/*.c", "policies/*.c")
+SOURCES = ("scan.c", "known_pages.c", "standing_set.c", "supply.c", "policies/*.c")
 LIBRARY = "libcachesim==0.3.5"
 VENV = TREE / "build" / "bench" / "libcachesim"
 CLOCK, ADAPTIVE = "clock", "policy adaptive"

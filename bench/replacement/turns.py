@@ -15,7 +15,7 @@ def read(bed, connection):
         # the sessions report both counts together, each second
         **one_row(("transactions", "reads"), "xact_commit, blks_read FROM pg_stat_database WHERE datname = current_database()"),
         **one_row(("allocations",), "buffers_alloc FROM pg_stat_bgwriter"),
-        **one_row(SWEEPER, ", ".join(f"coalesce(sum({name}), 0)::float8" for name in SWEEPER) + " FROM pgscale.sweeper_stats"),
+        **one_row(SWEEPER, ", ".join(f"{name}::float8" for name in SWEEPER) + " FROM pgscale.sweeper_stats"),
         "seconds": time.time()}
     if bed.disk:
         disk = bed.disk.counters()
@@ -26,7 +26,7 @@ def read(bed, connection):
 def shadows(connection):
     """What the shadow caches of the choices in force and of the clock have missed; None without shadows."""
     choice, chosen, half_lives, missed = run(connection, "SELECT choice, chosen_misses, half_lives, shadow_misses"
-                                                         " FROM pgscale.replacement_stats WHERE worker = 1")[0]
+                                                         " FROM pgscale.replacement_stats")[0]
     return (chosen, missed[half_lives.index(0)]) if choice else None
 
 

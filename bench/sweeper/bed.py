@@ -25,23 +25,14 @@ COMMON = {
 
 STOCK, BGWRITER, SWEEPER = "stock", "bgwriter", "sweeper"
 PRELOADED = {"shared_preload_libraries": "pgscale"}
-# as its documentation says
-SWEEPING = {"pgscale.sweeper": "auto", "bgwriter_lru_maxpages": 0}
-FREELIST, WINDOW = "freelist", "window"
-# What a server that has loaded pgscale may be switched to; in mode window the background writer is left alone.
-TURNS = {STOCK: {}, FREELIST: {**SWEEPING, "pgscale.sweeper_mode": FREELIST},
-         WINDOW: {"pgscale.sweeper": "auto", "pgscale.sweeper_mode": WINDOW}}
+# What a server that has loaded pgscale may be switched to
+TURNS = {STOCK: {}, SWEEPER: {"pgscale.sweeper": "auto"}}
 # What each variant differs in from a server's defaults
 VARIANTS = {
     STOCK: {},
     BGWRITER: {"bgwriter_delay": "10ms", "bgwriter_lru_maxpages": 1000, "bgwriter_lru_multiplier": 4},
-    SWEEPER: {**PRELOADED, **SWEEPING},
+    SWEEPER: {**PRELOADED, **TURNS[SWEEPER]},
 }
-
-
-def modes(major):
-    """The sweeper's, the default one first."""
-    return (FREELIST, WINDOW) if major < 19 else (WINDOW,)
 
 
 @contextlib.contextmanager

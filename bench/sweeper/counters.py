@@ -4,16 +4,16 @@ import time
 from cluster import run, value
 
 PAGE = 8192
-# summed over the sweeper's workers
+# of the sweeper's counts
 SWEEPER = ("ticks", "starved", "runs", "written", "neighbours", "cpu_ms", "writer_cpu_ms")
 # of the disk's counts, those that no table has
 NOT_SHOWN = ("reads",)
 
 
 def states(connection):
-    """What each of the sweeper's workers does, and why."""
+    """What the sweeper does, and why."""
     return [f"{state}: {reason}"
-            for state, reason in run(connection, "SELECT state, reason FROM pgscale.sweeper_stats ORDER BY worker")]
+            for state, reason in run(connection, "SELECT state, reason FROM pgscale.sweeper_stats")]
 
 
 def _evictions(bed, connection, written):
@@ -32,15 +32,15 @@ def read(bed, connection):
     """With the sweeper's counts, if the library is loaded."""
     sweeper, doing = {}, []
     if value(connection, "SELECT to_regclass('pgscale.sweeper_stats') IS NOT NULL"):
-        sums = ", ".join(f"sum({name})::float8" for name in SWEEPER)
-        sweeper = dict(zip(SWEEPER, run(connection, f"SELECT {sums} FROM pgscale.sweeper_stats")[0]))
+        counts = ", ".join(f"{name}::float8" for name in SWEEPER)
+        sweeper = dict(zip(SWEEPER, run(connection, f"SELECT {counts} FROM pgscale.sweeper_stats")[0]))
         doing = states(connection)
     return {
         "evictions": _evictions(bed, connection, int(sweeper.get("written") or 0)),
         # of sessions that have ended, and more or less of the others
         "blocks read": value(connection, "SELECT blks_read FROM pg_stat_database WHERE datname = current_database()"),
         "disk": bed.disk.counters(),
-        "sweeper": {name: count or 0 for name, count in sweeper.items()},
+        "sweeper": sweeper,
         "state": doing,
         "at": time.time(),
     }

@@ -1,14 +1,15 @@
-"""Where nothing is to win, nothing may be lost: other loads and other disks, with the sweeper off and in each mode.
+"""Where nothing is to win, nothing may be lost: other loads and other disks, with the sweeper off and on.
 
-One server runs throughout, and the sweeper in it is off or in a mode in turns of random order in each round, since two
-starts of one and the same server differ by far more than what is looked for.
+One server runs throughout, and the sweeper in it is off or on, in turns of random order in each round, because two starts of
+the same server differ by more than the effect in question.
 """
 import time
 from typing import NamedTuple
 
 import counters
+import majors
 import stats
-from bed import PRELOADED, STOCK, TPCB, TURNS, Bed, modes, slow_bed
+from bed import PRELOADED, STOCK, SWEEPER, TPCB, TURNS, Bed, slow_bed
 from cluster import run, say
 from report import interval, table
 
@@ -41,12 +42,12 @@ class Steady(NamedTuple):
         with bed.loaded(connection, fill, *options) as load:
             # until it does what it will go on doing
             time.sleep(settle)
-            for number, mode in turns:
-                bed.set(**TURNS[mode])
+            for number, variant in turns:
+                bed.set(**TURNS[variant])
                 time.sleep(settle)
                 began = time.time()
                 time.sleep(seconds)
-                yield number, mode, load.tps(began, time.time())
+                yield number, variant, load.tps(began, time.time())
 
 
 class Timed(NamedTuple):
@@ -59,11 +60,11 @@ class Timed(NamedTuple):
         run(connection, f"COPY (SELECT * FROM pgbench_accounts WHERE aid <= 1000000) TO '{file}'")
         bed.fill(connection, times[0])
         bed.slow()
-        for number, mode in turns:
-            bed.set(**TURNS[mode])
+        for number, variant in turns:
+            bed.set(**TURNS[variant])
             # the first time is for the sweeper to find out what to do
             self._time(connection, file)
-            yield number, mode, 1 / self._time(connection, file)
+            yield number, variant, 1 / self._time(connection, file)
 
     def _time(self, connection, file):
         run(connection, "TRUNCATE filled")
@@ -106,23 +107,27 @@ def one(bed, workload, quick):
         settings["shared_buffers"] = f"{bed.bytes // workload.times_buffers // 1024}kB"
     elif workload.shared_buffers:
         settings["shared_buffers"] = workload.shared_buffers
-    turns = stats.rounds(QUICK_ROUNDS if quick else ROUNDS, (STOCK, *modes(bed.place.major)))
+    turns = stats.rounds(QUICK_ROUNDS if quick else ROUNDS, TURNS)
     times = QUICK if quick else SLOW if workload.slow else FAST
-    found = []
+    known, found = majors.described(bed.place), []
     with bed.running(**settings) as connection:
-        for number, mode, speed in workload.kind.turns(bed, connection, turns, times):
-            found.append({"name": workload.name, "round": number, "mode": mode, "speed": speed,
+        for number, variant, speed in workload.kind.turns(bed, connection, turns, times):
+            found.append({"name": workload.name, **known, "round": number, "variant": variant, "speed": speed,
                           "states": counters.states(connection)})
-    for mode in modes(bed.place.major):
-        say(f"  {workload.name}, {mode}: {' '.join(f'{ratio:.2f}' for ratio in ratios(found, workload.name, mode))}")
+    say(f"  {workload.name}: {' '.join(f'{ratio:.2f}' for ratio in ratios(found))}")
     return found
 
 
-RECORDS = {"": ("name", "mode")}
+RECORDS = {"": ("name", "major", "variant")}
+caption = majors.caption
 
 
 def pieces(quick):
     return [workload.name for workload in WORKLOADS]
+
+
+def merged(before, found):
+    return majors.merged(before, found, "name", pieces(False))
 
 
 def measure(place, quick, names):
@@ -142,39 +147,28 @@ def whole(found):
     return [record for records in found.values() for record in records]
 
 
-def ratios(results, name, mode):
-    """Of the speed in that mode to that without the sweeper, in each round."""
-    speed = {(r["round"], r["mode"]): r["speed"] for r in results if r["name"] == name}
-    return [speed[number, mode] / speed[number, STOCK] for number, each in speed if each == mode]
-
-
-def measured(results):
-    """Each load with each mode and its ratios."""
-    for workload in WORKLOADS:
-        for mode in dict.fromkeys(r["mode"] for r in sorted(results, key=lambda r: r["mode"])):
-            if mode != STOCK and (found := ratios(results, workload.name, mode)):
-                yield workload, mode, found
+def ratios(mine):
+    """Of the speed with the sweeper to that without, in each round of a load on a major."""
+    speed = {(r["round"], r["variant"]): r["speed"] for r in mine}
+    return [speed[number, SWEEPER] / speed[number, STOCK] for number, variant in speed if variant == SWEEPER]
 
 
 def show(results):
-    rows = {}
-    for workload, mode, found in measured(results):
-        stock = [r["speed"] for r in results if (r["name"], r["mode"]) == (workload.name, STOCK)]
-        row = rows.setdefault(workload.name, [workload.name, f"{stats.median(stock):,.3g}"])
-        states = [state for r in results if (r["name"], r["mode"]) == (workload.name, mode) for state in r["states"]]
-        row += [interval(found, "{:.3f}"), max(states, key=states.count, default="")]
-    columns = [name for mode in dict.fromkeys(mode for _, mode, _ in measured(results))
-               for name in (f"{mode} to stock, median and 95 %", "state of the sweeper, mostly")]
-    return table(["", "stock, 1/s", *columns], rows.values())
+    rows = []
+    for name, major, mine in majors.cases(results, "name"):
+        states = [state for r in mine if r["variant"] == SWEEPER for state in r["states"]]
+        rows.append([name, major, f"{stats.median([r['speed'] for r in mine if r['variant'] == STOCK]):,.3g}",
+                     interval(ratios(mine), "{:.3f}"), max(states, key=states.count, default="")])
+    return table(["", "PostgreSQL", "stock, 1/s", "sweeper to stock, median and 95 %", "state of the sweeper, mostly"], rows)
 
 
 def published(results):
-    for workload, mode, found in measured(results):
-        yield f"{workload.name}, {mode}", interval(found)
+    for name, major, mine in majors.cases(results, "name"):
+        yield f"{name}, {major}", interval(ratios(mine))
 
 
 def required(results):
-    found = {f"{workload.name}, {mode}": stats.interval(ratios)[1] for workload, mode, ratios in measured(results)}
+    found = {f"{name}, {major}": stats.interval(ratios(mine))[1] for name, major, mine in majors.cases(results, "name")}
     below = [name for name, high in found.items() if high < LIMIT]
     said = "; not ".join([f"{len(found) - len(below)} of {len(found)}", *below])
     yield "elsewhere: intervals that reach that share of stock", said, f"{LIMIT}, all", not below

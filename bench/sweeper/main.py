@@ -1,8 +1,6 @@
 """The sweeper's experiment: see bench/run and README.md."""
 import contest
 import elsewhere
-from bed import FREELIST, WINDOW
-from skewed import Skewed
+import skewed
 
-PARTS = {"main": contest, "skewed": Skewed("skewed", FREELIST, WINDOW), "skewed_window": Skewed("skewed_window", WINDOW),
-         "elsewhere": elsewhere}
+PARTS = {"main": contest, "skewed": skewed, "elsewhere": elsewhere}

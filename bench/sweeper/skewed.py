@@ -1,15 +1,16 @@
-"""Skewed writes on a disk of few writes a second: what a device write carries, without the sweeper and with it in each mode.
+"""Skewed writes on a disk of few writes a second: what a device write carries, without the sweeper and with it.
 
-One server runs throughout a load, and the sweeper in it is off or in a mode, in turns of random order in each round. A turn
-settles first; then it is measured, by the load's own program.
+One server runs throughout a load, and the sweeper in it is off or on, in turns of random order in each round. A turn settles
+first; then it is measured, by the load's own program.
 """
 import re
 from typing import NamedTuple
 
 import counters
+import majors
 import stats
 import tpcc
-from bed import DIRTY_MIB, DISK_MIB, FREELIST, PRELOADED, STOCK, TURNS, WINDOW
+from bed import DIRTY_MIB, DISK_MIB, PRELOADED, STOCK, SWEEPER, TURNS
 from cluster import say, value
 from copied import CopiedServer
 from load import sysbench
@@ -20,11 +21,10 @@ WRITE_IOPS = 250
 CLIENTS = 6
 SCALE = 14
 ROWS = 200000
-# rounds; seconds: filling, of a turn before what counts, and what counts
-FULL = (3, 15, 12, 20)
-QUICK = (1, 3, 2, 4)
-# transactions a device write, to mode freelist
-LEAST_OF_FREELIST = 0.95
+rounds = 3
+# seconds: filling, of a turn before what counts, and what counts
+FULL = (15, 12, 20)
+QUICK = (3, 2, 4)
 MOST_PAGES = 1.5
 
 SCRIPTS = {"zipf": "\\set rank random_zipfian(1, 100000 * :scale, 1.05)\n\\set aid permute(:rank, 100000 * :scale)\n",
@@ -78,8 +78,8 @@ class Bed(CopiedServer):
         self.place.run(sysbench(self.server.folder, ROWS, f"--threads={CLIENTS}", "oltp_read_write", "prepare"))
 
 
-def turn(bed, connection, workload, mode, settle, seconds):
-    bed.set(**TURNS[mode])
+def turn(bed, connection, workload, variant, settle, seconds):
+    bed.set(**TURNS[variant])
     bed.place.run(workload.kind.command(bed.server, settle))
     before = counters.read(bed, connection)
     output = bed.place.run(workload.kind.command(bed.server, seconds))
@@ -87,7 +87,7 @@ def turn(bed, connection, workload, mode, settle, seconds):
     # pgbench's, or sysbench's
     tps = float(re.search(r"^tps = ([\d.]+)|transactions: +\d+ +\(([\d.]+) per sec", output, re.M).expand(r"\1\2"))
     found = {"tps": tps, **counters.difference(before, after)}
-    say(f"  {mode}: {tps:.0f} TPS, {transactions_a_write(found):.2f} transactions a write")
+    say(f"  {variant}: {tps:.0f} TPS, {transactions_a_write(found):.2f} transactions a write")
     return found
 
 
@@ -103,90 +103,84 @@ def pages_a_transaction(r):
     return r["disk"]["bytes_written"] / counters.PAGE / transactions(r)
 
 
-def ratios(results, name, mode, figure, to=STOCK):
-    """Of the turn in that mode to the other, in each round."""
-    found = {(r["round"], r["mode"]): figure(r) for r in results if r["name"] == name}
-    return [found[number, mode] / found[number, to] for number, each in found if each == mode]
+def select(mine, variant):
+    return [r for r in mine if r["variant"] == variant]
+
+
+def ratios(mine, figure):
+    """Of a load on a major: with the sweeper to without, in each round."""
+    found = {(r["round"], r["variant"]): figure(r) for r in mine}
+    return [found[number, SWEEPER] / found[number, STOCK] for number, variant in found if variant == SWEEPER]
 
 
 FIGURES = (("transactions a write", transactions_a_write, "{:.2f}"), ("TPS", lambda r: r["tps"], "{:.2f}"),
            ("pages a transaction", pages_a_transaction, "{:.2f}"),
            ("pages read a transaction", lambda r: r["blocks read"] / transactions(r), "{:.2f}"),
            ("dirty pages written by sessions", lambda r: r["evictions"] / r["seconds"], "{:.3f}"))
+RECORDS = {"": ("name", "major", "variant")}
+LEFT_OUT = (*counters.NOT_SHOWN, "state", "runs", "written", "neighbours", "writer_cpu_ms")
+caption = majors.caption
 
 
-class Skewed:
-    """The loads in these modes, each beside a stock server's turns."""
-    RECORDS = {"": ("name", "mode")}
-    LEFT_OUT = (*counters.NOT_SHOWN, "state", "runs", "written", "neighbours", "writer_cpu_ms")
+def pieces(quick):
+    return [workload.name for workload in WORKLOADS]
 
-    def __init__(self, name, *modes):
-        self.name = name
-        self.modes = modes
-        self.rounds = FULL[0]
 
-    def pieces(self, quick):
-        return [workload.name for workload in WORKLOADS]
-
-    def measure(self, place, quick, names):
-        with SlowDisk(place.folder / f"{self.name}-disk", DISK_MIB) as disk:
-            bed = Bed(place, self.name, disk)
-            for workload in WORKLOADS:
-                if workload.name in names:
-                    say(workload.name)
-                    yield workload.name, self._one(bed, disk, workload, quick)
-
-    def _one(self, bed, disk, workload, quick):
-        rounds, fill, settle, seconds = QUICK if quick else (self.rounds, *FULL[1:])
-        with bed.running(**PRELOADED) as connection:
-            size = value(connection, "SELECT sum(pg_table_size(oid) + pg_indexes_size(oid))::bigint FROM pg_class"
-                                     f" WHERE relkind = 'r' AND relname LIKE '{workload.kind.tables}'")
-        with bed.running(**PRELOADED, shared_buffers=f"{int(size / workload.times_buffers) // 8192 * 8}kB") as connection:
-            bed.place.run(workload.kind.command(bed.server, fill))
-            disk.slow(write_iops=WRITE_IOPS, dirty_mib=DIRTY_MIB)
-            return [{"name": workload.name, "round": number, "mode": mode, **turn(bed, connection, workload, mode, settle, seconds)}
-                    for number, mode in stats.rounds(rounds, (STOCK, *self.modes))]
-
-    def whole(self, found):
-        return [record for records in found.values() for record in records]
-
-    def show(self, results):
-        rows = []
+def measure(place, quick, names):
+    with SlowDisk(place.folder / "skewed-disk", DISK_MIB) as disk:
+        bed = Bed(place, "skewed", disk)
         for workload in WORKLOADS:
-            for mode in self.modes:
-                stock, mine = ([r for r in results if (r["name"], r["mode"]) == (workload.name, each)] for each in (STOCK, mode))
-                if not mine:
-                    continue
-                does = [r["sweeper"] for r in mine]
-                rows.append([workload.name, mode, *(spread([r["tps"] for r in each], "{:,.0f}") for each in (stock, mine)),
-                             *(spread(ratios(results, workload.name, mode, figure), form) for _, figure, form in FIGURES),
-                             percent(stats.median([did["starved"] / max(did["ticks"], 1) for did in does])),
-                             percent(stats.median([r["sweeper"]["cpu_ms"] / 1000 / r["seconds"] for r in mine]))])
-        return table(["", "", "TPS, stock", "TPS", *(f"{name}, to stock" for name, _, _ in FIGURES), "ticks starved",
-                      "CPU of the sweeper"], rows)
+            if workload.name in names:
+                say(workload.name)
+                yield workload.name, one(bed, disk, workload, quick)
 
-    def published(self, results):
-        for workload in WORKLOADS:
-            for mode in (STOCK, *self.modes):
-                yield f"{workload.name}: TPS, {mode}", \
-                    spread([r["tps"] for r in results if (r["name"], r["mode"]) == (workload.name, mode)], "{:,.0f}")
 
-    def required(self, results):
-        for mode in self.modes:
-            yield self._required(f"{mode}: transactions a write / stock",
-                                 lambda load: ratios(results, load.name, mode, transactions_a_write),
-                                 "at least 1.0 to 2.0, by load", lambda load, ratio: ratio >= load.least)
-            yield self._required(f"{mode}: pages a transaction / stock",
-                                 lambda load: ratios(results, load.name, mode, pages_a_transaction),
-                                 f"at most {MOST_PAGES}", lambda load, ratio: ratio <= MOST_PAGES)
-        if FREELIST in self.modes and WINDOW in self.modes:
-            yield self._required("transactions a write, window / freelist",
-                                 lambda load: ratios(results, load.name, WINDOW, transactions_a_write, FREELIST),
-                                 f"at least {LEAST_OF_FREELIST}", lambda load, ratio: ratio >= LEAST_OF_FREELIST)
+def one(bed, disk, workload, quick):
+    fill, settle, seconds = QUICK if quick else FULL
+    known = {"name": workload.name, **majors.described(bed.place)}
+    with bed.running(**PRELOADED) as connection:
+        size = value(connection, "SELECT sum(pg_table_size(oid) + pg_indexes_size(oid))::bigint FROM pg_class"
+                                 f" WHERE relkind = 'r' AND relname LIKE '{workload.kind.tables}'")
+    with bed.running(**PRELOADED, shared_buffers=f"{int(size / workload.times_buffers) // 8192 * 8}kB") as connection:
+        bed.place.run(workload.kind.command(bed.server, fill))
+        disk.slow(write_iops=WRITE_IOPS, dirty_mib=DIRTY_MIB)
+        return [{**known, "round": number, "variant": variant, **turn(bed, connection, workload, variant, settle, seconds)}
+                for number, variant in stats.rounds(1 if quick else rounds, TURNS)]
 
-    def _required(self, what, found, limit, is_met):
-        """Of all loads, with those that miss the limit."""
-        missed = {load.name: found(load) for load in WORKLOADS if not is_met(load, stats.median(found(load)))}
-        said = "; not ".join([f"{len(WORKLOADS) - len(missed)} of {len(WORKLOADS)} loads",
-                              *(f"{name}: {spread(each, '{:.2f}')}" for name, each in missed.items())])
-        return f"{self.name}: {what}", said, limit, not missed
+
+def whole(found):
+    return [record for records in found.values() for record in records]
+
+
+def merged(before, found):
+    return majors.merged(before, found, "name", pieces(False))
+
+
+def show(results):
+    rows = []
+    for name, major, mine in majors.cases(results, "name"):
+        stock, swept = (select(mine, variant) for variant in TURNS)
+        rows.append([name, major, *(spread([r["tps"] for r in each], "{:,.0f}") for each in (stock, swept)),
+                     *(spread(ratios(mine, figure), form) for _, figure, form in FIGURES),
+                     percent(stats.median([r["sweeper"]["starved"] / max(r["sweeper"]["ticks"], 1) for r in swept])),
+                     percent(stats.median([r["sweeper"]["cpu_ms"] / 1000 / r["seconds"] for r in swept]))])
+    return table(["", "PostgreSQL", "TPS, stock", "TPS, sweeper", *(f"{name}, to stock" for name, _, _ in FIGURES),
+                  "ticks starved", "CPU of the sweeper"], rows)
+
+
+def published(results):
+    for name, major, mine in majors.cases(results, "name"):
+        for variant in TURNS:
+            yield f"{name}: TPS, {variant}, {major}", spread([r["tps"] for r in select(mine, variant)], "{:,.0f}")
+
+
+def required(results):
+    least = {workload.name: workload.least for workload in WORKLOADS}
+    for what, figure, limit, is_met in (
+            ("transactions a write", transactions_a_write, "at least 1.0 to 2.0, by load", lambda name, x: x >= least[name]),
+            ("pages a transaction", pages_a_transaction, f"at most {MOST_PAGES}", lambda name, x: x <= MOST_PAGES)):
+        found = {(name, major): ratios(mine, figure) for name, major, mine in majors.cases(results, "name")}
+        missed = {case: each for case, each in found.items() if not is_met(case[0], stats.median(each))}
+        said = "; not ".join([f"{len(found) - len(missed)} of {len(found)}",
+                              *(f"{name}, {major}: {spread(each, '{:.2f}')}" for (name, major), each in missed.items())])
+        yield f"skewed: {what} / stock", said, limit, not missed
