@@ -59,7 +59,7 @@ volatile sig_atomic_t InterruptPending = false;
 MemoryContext TopMemoryContext = NULL;
 pg_prng_state pg_global_prng_state;
 PgscaleSweeperSettings pgscale_sweeper_settings = {
-	.use = PGSCALE_USE_ON,.workers = 1,.high_watermark = 0.05
+	.use = PGSCALE_USE_ON,.high_watermark = 0.05
 };
 int			pgscale_sweeper_kept_files = 0;
 
