@@ -73,6 +73,9 @@ SELECT wait_until('observed_ms > 2500 AND cpu_ms > 0 FROM pgscale.sampler_stats'
 ALTER SYSTEM SET pgscale.sampler = off;
 SELECT pg_reload_conf();
 SELECT wait_until('period_ms IS NULL FROM pgscale.sampler_stats');
+-- what is asked for ends in the second in which it was stopped, which is over when it is asked
+SELECT clock_timestamp() AS stopped \gset
+SELECT wait_until(format('clock_timestamp() > %L::timestamptz + interval ''1 s''', :'stopped'));
 SELECT sum(p.samples) = s.samples AS samples, round((sum(p.wait_ms) - s.wait_ms)::numeric, 6) AS ms_beside,
        count(*) <= s.entries AS entries
   FROM pgscale_internal.wait_profile() p, pgscale_internal.sampler_stats() s GROUP BY s.samples, s.wait_ms, s.entries;
@@ -81,7 +84,7 @@ SELECT count(*) > 0 AS some, bool_and(p.stats_reset = s.stats_reset) AS since FR
 -- ticks are a period apart, those that were missed included, and stand for all of the time
 SELECT abs((ticks + missed_ticks) * 10 - observed_ms) <= 20 + lateness_max_us / 1000 AS ticks,
        observed_ms < 1000 * extract(epoch FROM clock_timestamp() - stats_reset) AS no_more,
-       (SELECT abs(max(a.coverage_fraction) * 36500 * 86400e3 - s.observed_ms) < 1 FROM pgscale.activity(now() - interval '12 h', NULL, '36500 d') a) AS activity
+       (SELECT abs(max(a.coverage_fraction) * 36500 * 86400e3 - s.observed_ms) < 1 FROM pgscale.activity(now() - interval '12 h', :'stopped', '36500 d') a) AS activity
   FROM pgscale_internal.sampler_stats() s;
 -- how late they were, once more, by their classes: below 1, 2, 4 ... microseconds
 WITH classes AS (
@@ -112,7 +115,7 @@ SELECT string_agg(concat_ws(' ', n, pgscale_internal.three_digits(n)), ', ' ORDE
 -- what sessions did is in activity, and in the totals by event
 SELECT abs(a.ms - p.ms) < 1 AS activity, p.ms > 300 AS waited,
        abs(s.active_ms - p.active) < 0.01 AS active, abs(s.idle_in_transaction_ms - (p.ms - p.active)) < 0.01 AS idle
-  FROM (SELECT sum(active_sessions * coverage_fraction) * 36500 * 86400e3 AS ms FROM pgscale.activity(now() - interval '12 h', NULL, '36500 d')) a,
+  FROM (SELECT sum(active_sessions * coverage_fraction) * 36500 * 86400e3 AS ms FROM pgscale.activity(now() - interval '12 h', :'stopped', '36500 d')) a,
        (SELECT sum(wait_ms) AS ms, sum(wait_ms) FILTER (WHERE event <> 'IdleInTransaction') AS active FROM pgscale_internal.wait_profile()
          WHERE NOT idle AND backend_type IN ('client backend', 'parallel worker')) p, pgscale_internal.sampler_stats() s;
 SELECT count(*) AS other_totals

@@ -61,6 +61,7 @@ typedef struct Second
 	uint64		observed_ns;
 	uint64		class_ns[NCLASSES];
 	int			connections;	/* the most at one of its ticks */
+	int			upto_us;		/* from its begin, up to its last tick */
 } Second;
 
 /* An hour; what is older is in the history and the archive. */
@@ -104,6 +105,7 @@ timeline_clear(Second *s)
 	s->observed_ns = 0;
 	memset(s->class_ns, 0, sizeof(s->class_ns));
 	s->connections = 0;
+	s->upto_us = 0;
 }
 
 uint32
@@ -159,7 +161,8 @@ timeline_end(PgscaleSamplerTick *tick)
 
 	for (int64 second = pgscale_sampler_past_floor(begin, USECS_PER_SEC); second <= last; second++)
 	{
-		const int64 us = Min(tick_at, (second + 1) * USECS_PER_SEC) - Max(begin, second * USECS_PER_SEC);
+		const TimestampTz end = Min(tick_at, (second + 1) * USECS_PER_SEC);
+		const int64 us = end - Max(begin, second * USECS_PER_SEC);
 		const double part = us / (double) tick_us;
 		Second	   *s = place_of(second);
 
@@ -172,6 +175,7 @@ timeline_end(PgscaleSamplerTick *tick)
 		s->observed_ns += (uint64) (tick_ns * part);
 		for (int class = 0; class < NCLASSES; class++)
 			s->class_ns[class] += (uint64) (tick_class_ns[class] * part);
+		s->upto_us = Max(s->upto_us, (int) (end - second * USECS_PER_SEC));
 		if (second == last)
 			s->connections = Max(s->connections, tick->nconnections);
 		pgscale_change_end_write(&s->changes);
@@ -260,7 +264,10 @@ copy_second(int64 second, Second *copy)
 
 typedef void (*VisitSecond) (const Second *s, const PgscaleSamplerPastRange *of, double part, void *arg);
 
-/* Calls for each second, or the part of it, that lies in these ranges.  All of the present one was before its range ends. */
+/*
+ * Calls for each second, or the part of it, that lies in these ranges.  What was observed of the
+ * present one, or of one in which the sampler was stopped, was before its last tick.
+ */
 static void
 visit_seconds(const PgscaleSamplerPastRange *ranges, int nranges, VisitSecond visit, void *arg)
 {
@@ -273,12 +280,12 @@ visit_seconds(const PgscaleSamplerPastRange *ranges, int nranges, VisitSecond vi
 
 		for (int64 second = first; second <= last; second++)
 		{
-			const PgscaleSamplerPastRange whole = {second * USECS_PER_SEC, second == present ? ranges[i].end : (second + 1) * USECS_PER_SEC};
-			const PgscaleSamplerPastRange of = {Max(whole.begin, ranges[i].begin), Min(whole.end, ranges[i].end)};
+			const TimestampTz begin = second * USECS_PER_SEC;
+			const PgscaleSamplerPastRange of = {Max(begin, ranges[i].begin), Min(begin + USECS_PER_SEC, ranges[i].end)};
 			Second		s;
 
 			if (of.begin < of.end && copy_second(second, &s))
-				visit(&s, &of, (of.end - of.begin) / (double) (whole.end - whole.begin), arg);
+				visit(&s, &of, Max(Min(of.end, begin + s.upto_us) - of.begin, 0) / (double) s.upto_us, arg);
 		}
 	}
 }
