@@ -13,7 +13,7 @@ SELECT a.attname AS column, format_type(a.atttypid, a.atttypmod) AS type
   FROM pg_attribute a WHERE a.attrelid = 'pgscale.sweeper_stats'::regclass AND a.attnum > 0 ORDER BY a.attnum;
 SELECT a.attname AS column, format_type(a.atttypid, a.atttypmod) AS type
   FROM pg_attribute a WHERE a.attrelid = 'pgscale.replacement_stats'::regclass AND a.attnum > 0 ORDER BY a.attnum;
--- no column in both but since when both count
+-- both have only one column in common: since when they count
 SELECT attname FROM pg_attribute WHERE attrelid IN ('pgscale.sweeper_stats'::regclass, 'pgscale.replacement_stats'::regclass) AND attnum > 0
  GROUP BY 1 HAVING count(*) = 2 ORDER BY 1;
 SELECT o AS object, d IS NOT NULL AS described FROM (VALUES

@@ -85,7 +85,8 @@ sub shown
         'which is advice');
     $db->sql('SELECT set_few_slots(0, 0)');
 
-    # The sweeper judges by what was counted since it last did. What counted before would mislead it, whichever count is taken for new: it would be clean, quick, without neighbours, or not enough. The
+    # The sweeper judges by what was counted since it last did. What counted before would mislead it, whichever count is taken for
+    # new: it would be clean, quick, without neighbours, or not enough. The
     # ticks of a cache that has just been filled find nothing ready, which counts, so it is the disk that is quick.
     my $other = session($node);
     my ($written, $us, $why) = (600000, 40, 'the disk delays no session: a write takes 40 us');

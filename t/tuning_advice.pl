@@ -66,7 +66,7 @@ END { stop_load() }
 $db->poll_ok(q{SELECT until IS NOT NULL FROM pgscale.wal_efficiency()}, 'records evidence');
 $db->sql(q{CREATE TABLE load (id int PRIMARY KEY, n int, filler char(400));
     INSERT INTO load SELECT i, 0 FROM generate_series(0, 19999) i});
-start_load("\\set id random(0, 19999)\nUPDATE load SET n = n + 1 WHERE id = :id;\n" x 5, '-c', 3, '-R', 200);
+start_load("\\set id random(0, 19999)\nUPDATE load SET n = n + 1 WHERE id = :id;\n" x 5, '-c', 3, '-R', 800);
 
 # The WAL's end at moments: evidence is of some of them.
 my @wal;

@@ -288,6 +288,8 @@ evidence mix backend_buffers=3000000 bgwriter_buffers=5000000 bgwriter_stopped=5
   backend_buffers=1000 bgwriter_buffers=3000 checkpoint_buffers=1000 => bgwriter_lru_maxpages|1300|0.0400..
   backend_buffers=999|1000 bgwriter_buffers=3000 checkpoint_buffers=900 => satisfied|advises
   bgwriter_buffers=3001|3000 backend_buffers=1000 checkpoint_buffers=1000 => satisfied|advises
+# with those of the sweeper
+  sweeper_buffers=1001|1000 bgwriter_buffers=2000 backend_buffers=1000 checkpoint_buffers=1000 => satisfied|advises
   LOCK_EXTEND=41|40 DATA_EXTEND=60 DATA_READ=20 DATA_WRITE=80 backend_ring_buffers=-1 => satisfied|advises
   backend_buffers=-1|3000000 backend_ring_buffers=3000001|3000000 DATA_WRITE=33.9|34.1 => satisfied|advises
 # waits for WAL without a commit tell of it, unless they tell of full buffers; no more than all of the time

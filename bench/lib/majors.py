@@ -7,7 +7,7 @@ import machine
 def described(place):
     """Of each record: of which server it is. Of the machine before: later it is the load's own."""
     return {"major": place.major, "version": place.version, "date": datetime.date.today().isoformat(),
-            "busy before": machine.load()}
+            "machine": machine.short(machine.describe(place)["machine"]), "busy before": machine.load()}
 
 
 def merged(before, found, field, names):
@@ -29,6 +29,7 @@ def cases(results, field):
 def caption(results):
     runs = {}
     for r in results:
-        runs.setdefault((r["version"], r["date"]), []).append(r["busy before"])
-    return "\n\n" + "; ".join(f"PostgreSQL {version}, {date}, load average before at most {max(busy):.1f}"
-                              for (version, date), busy in runs.items()) + "."
+        where = f", {r['machine']}" if "machine" in r else ""
+        runs.setdefault((r["version"], r["date"], where), []).append(r["busy before"])
+    return "\n\n" + "; ".join(f"PostgreSQL {version}, {date}{where}, load average before at most {max(busy):.1f}"
+                              for (version, date, where), busy in runs.items()) + "."

@@ -275,6 +275,7 @@ read_all(PgscaleCounters *counters, const Oid *databases, int ndatabases)
 	counters->buffers_allocated = bgwriter->buf_alloc;
 	counters->backend_buffers = PGSCALE_BACKENDS_WITH_WORKERS ?
 		pgscale_counters_backend_writes(&backend_writes, NULL, false) : stats.backend_buffers;
+	counters->sweeper_buffers = pgscale_counters_own_writes ? (int64) pgscale_counters_own_writes() : 0;
 	counters->backend_ring_buffers = stats.backend_ring_buffers;
 	counters->backend_ring_reads = stats.backend_ring_reads;
 	counters->reads = stats.reads;

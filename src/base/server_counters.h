@@ -56,6 +56,7 @@ typedef struct PgscaleCounters
 	int64		backend_buffers;	/* written by client backends that needed
 									 * the room; before 16 all that they
 									 * wrote, even to extend tables */
+	int64		sweeper_buffers;	/* by pgscale's own */
 	int64		backend_ring_buffers;	/* and by COPY, VACUUM and the like,
 										 * with their parallel workers */
 	int64		backend_ring_reads; /* pages that any process has read so;

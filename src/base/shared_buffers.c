@@ -11,9 +11,9 @@
  * from ReadRecentBuffer(), which checks the tag under the header's lock, and a share
  * lock on the content.  Neither is waited for: work of sessions comes first.
  *
- * From 19 on ReadRecentBuffer() counts as a use, which is subtracted again.  The content lock has a mode that prevents hint bits meanwhile and
- * cannot be requested conditionally.  It is requested only if no process holds a
- * conflicting mode, so a wait is rare and short.
+ * From 19 on ReadRecentBuffer() counts as a use, which is subtracted again.  The content
+ * lock has a mode that prevents hint bits meanwhile and cannot be requested conditionally.
+ * It is requested only if no process holds a conflicting mode, so a wait is rare and short.
  *
  * Portions Copyright (c) 2026, pgscale contributors
  *

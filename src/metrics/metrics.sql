@@ -161,7 +161,7 @@ SELECT m.*
     ('pgscale_sweeper_run_pages_count', 'histogram', 'Pages of a run of neighbours that the sweeper wrote.', '{}', s.runs),
     ('pgscale_sweeper_ready_bytes', 'gauge', 'Size of the clean buffers at hand, an estimate.', '{}', s.ready * s.page),
     ('pgscale_sweeper_ticks_total', 'counter', 'Rounds of the sweeper.', '{}', s.ticks),
-    ('pgscale_sweeper_starved_ticks_total', 'counter', 'Rounds at work that found no buffer ready.', '{}', s.starved),
+    ('pgscale_sweeper_starved_ticks_total', 'counter', 'Rounds at work that found no buffer ready, or only dirty ones.', '{}', s.starved),
     ('pgscale_sweeper_scanned_buffers_total', 'counter', 'Buffers that the sweeper''s hand passed.', '{}', s.scanned),
     ('pgscale_sweeper_supplied_buffers_total', 'counter', 'Buffers made ready, as they were or after a write.', '{"kind": "clean"}', s.supplied_clean),
     ('pgscale_sweeper_supplied_buffers_total', 'counter', 'Buffers made ready, as they were or after a write.', '{"kind": "written"}', s.supplied_written),

@@ -30,7 +30,6 @@
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
-#include "base/pg_compat.h"
 #include "base/shared_buffers.h"
 #include "base/timer.h"
 #include "base/units.h"
@@ -398,11 +397,10 @@ pgscale_sweeper_scan(void)
 
 	taken = (double) (pgscale_sweeper->counts.consumed + pgscale_sweeper->counts.reused - gone);
 	soon = follow_rate(taken, now);
-	pgscale_sweeper->needed = Max(pgscale_sweeper->low, soon);
 	may_pass += (pgscale_sweeper->writes_short ? PASS_TIMES_SHORT : PASS_TIMES) * taken;
 	may_pass = Max(Min(may_pass, (double) PASS_LAPS * NBuffers), -(double) NBuffers);
 	coming = pgscale_sweeper->ready + (pgscale_sweeper->stuck ? 0 : pending);
-	if (coming < pgscale_sweeper->needed)
+	if (coming < Max(pgscale_sweeper->low, soon))
 		refilling = true;
 	else if (coming >= pgscale_sweeper->high)
 		refilling = false;

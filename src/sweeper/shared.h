@@ -207,7 +207,6 @@ typedef struct PgscaleSweeper
 	int			low;			/* watermarks in force */
 	int			high;
 	int			ready;
-	int			needed;			/* below which it refills */
 	volatile int policy;		/* in force, or last was: a
 								 * PgscaleSweeperPolicyKind */
 	uint32		policy_begun;	/* how often one began without a memory */
@@ -238,7 +237,7 @@ extern PgscaleSweeper *pgscale_sweeper;
 extern PgscaleSweeperMemory pgscale_sweeper_memory;
 
 /*
- * Several processes may be started for one part, late or twice, by a delayed
+ * Several processes may be started for one place, late or twice, by a delayed
  * postmaster: the first to claim it has it, the others must end.
  */
 extern bool pgscale_sweeper_claim(pg_atomic_uint32 *owner);

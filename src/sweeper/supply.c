@@ -22,7 +22,7 @@
  *
  * A used page is no longer on offer, because the hand passes it then; and a page that
  * becomes dirty was used.  So bgwriter, which writes dirty pages at zero, finds only
- * the yielded ones.
+ * the yielded ones, and those behind a hand that ticks are too late to follow.
  *
  * Backends must find a buffer within a short way: a hand that finds nothing goes round
  * until it has taken all counts down to zero.  So the guard examines the buffers on
@@ -36,9 +36,8 @@
  * it has brought to zero.  A clean one costs a read.  A dirty one costs the write of a single
  * page, for which its session waits beside all runs of the writers.  So, where reads are
  * cheap, clean pages are yielded up to the rank with which neighbours leave, and the hand
- * passes the others once.
- * What is used before the hand comes stays.  And what stays dirty meanwhile gets more dirty
- * neighbours, so that each write of the disk carries more.
+ * passes the others once.  What is used before the hand comes stays.  And what stays dirty
+ * meanwhile gets more dirty neighbours, so that each write of the disk carries more.
  *
  * The hand may be faster than ticks can follow.  A sweep that falls behind by a lap
  * skips the older part and continues just ahead of the hand, where counts are needed
@@ -281,6 +280,13 @@ pgscale_sweeper_supply_follow(void)
 		entered_to = left_to = 0;
 		followed = hand_seen = hand;
 		enter_from = pgscale_sweeper_buffer_at(hand);
+	}
+
+	/* the server's count of the hand's rounds wraps around, as in observe.c */
+	if (hand < followed - NBuffers)
+	{
+		followed = hand_seen = hand;
+		yielded_from = yielded_to = 0;
 	}
 	followed = Max(followed, hand - NBuffers);
 	for (int n = 0; followed < upto && !pgscale_sweeper_long_enough(n); n++)

@@ -17,7 +17,6 @@
 #include "utils/timestamp.h"
 
 #include "base/evidence.h"
-#include "base/pg_compat.h"
 #include "base/timer.h"
 #include "base/units.h"
 #include "base/worker.h"

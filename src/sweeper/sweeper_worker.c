@@ -36,7 +36,6 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
-#include "storage/bufmgr.h"
 #include "storage/ipc.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
@@ -54,7 +53,6 @@
 #include "sweeper/saved_history.h"
 #include "sweeper/segment.h"
 #include "sweeper/shared.h"
-#include "sweeper/supply.h"
 #include "sweeper/sweeper.h"
 
 /* Between two ticks: while the sweep works, while nothing is taken then, and otherwise. */
@@ -64,9 +62,6 @@
 
 /* After that many ticks without demand, only every second tick is made. */
 #define IDLE_TICKS		250
-
-/* That long after the freelist first was empty, autoprewarm has noticed it. */
-#define WARM_TICKS		10
 
 /* The low watermark, as a part of the high one: as bench/sweeper measured them, 0.02 and 0.05 of the buffers. */
 #define LOW_OF_HIGH		0.4
@@ -94,7 +89,6 @@ static double stock_most = STOCK_LEAST; /* what the upper one may be */
 static PgscaleSweeperWriterCount writer_count = {.writers = PGSCALE_SWEEPER_FIRST_WRITERS};
 static PgscaleTimer timer;
 static int64 cpu_base;			/* added to the process' CPU time */
-static int	warm_ticks = 0;
 static int	idle_ticks = 0;
 static bool left = true;		/* are all buffers the server's again? */
 static bool hurries = false;	/* to observe what the server's hand passes */
@@ -425,11 +419,7 @@ sweeper_reconsider(int64 now)
 	sweeper_forecast();
 
 	if (wanted && !pgscale_sweeper->warm)
-	{
-		if (pgscale_buffers_hand() >= PGSCALE_HAND_WARM)
-			warm_ticks++;
-		pgscale_sweeper->warm = warm_ticks >= WARM_TICKS;
-	}
+		pgscale_sweeper->warm = pgscale_buffers_hand() >= PGSCALE_HAND_WARM;
 
 	if (wanted && pgscale_sweeper->warm && pgscale_sweeper_settings.use == PGSCALE_USE_AUTO)
 	{

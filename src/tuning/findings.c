@@ -161,12 +161,17 @@ pgscale_tuning_flush_ms(const PgscaleEvidence *e)
 }
 
 double
-pgscale_tuning_backend_write_fraction(const PgscaleEvidence *e)
+pgscale_tuning_pages_written(const PgscaleEvidence *e)
 {
 	const PgscaleCounters *c = &e->counts;
 
-	return pgscale_tuning_ratio(c->backend_buffers,
-								(double) c->backend_buffers + c->bgwriter_buffers + c->checkpoint_buffers);
+	return (double) c->backend_buffers + c->bgwriter_buffers + c->checkpoint_buffers + c->sweeper_buffers;
+}
+
+double
+pgscale_tuning_backend_write_fraction(const PgscaleEvidence *e)
+{
+	return pgscale_tuning_ratio(e->counts.backend_buffers, pgscale_tuning_pages_written(e));
 }
 
 bool

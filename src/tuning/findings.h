@@ -63,7 +63,10 @@ extern double pgscale_tuning_page_images(const PgscaleEvidence *e);
 /* Milliseconds of a flush of WAL; NaN if there were none. */
 extern double pgscale_tuning_flush_ms(const PgscaleEvidence *e);
 
-/* The share of pages that backends had to write themselves, to have room. */
+/* Pages that were written, by backends only those for which they needed room. */
+extern double pgscale_tuning_pages_written(const PgscaleEvidence *e);
+
+/* Of these, the share that backends had to write themselves. */
 extern double pgscale_tuning_backend_write_fraction(const PgscaleEvidence *e);
 
 /*

@@ -36,7 +36,7 @@ struct orders
 	int32_t		pid;			/* of the process that is meant; 0: none, -1: a
 								 * worker that moves relations; -2: a server that is asked
 								 * whether it would start stops; -3: a writer of the
-								 * sweeper; -4: the first sweeper */
+								 * sweeper; -4: the sweeper */
 	int32_t		kinds;			/* of calls that count */
 	int32_t		left;			/* so many are to come before it happens */
 	int32_t		error;			/* that the call fails with, an errno; or less a signal */
@@ -115,7 +115,7 @@ is_meant(void)
 	if (orders->pid == -3)
 		return title_has("pgscale sweeper writer");
 	if (orders->pid == -4)
-		return title_has("pgscale sweeper") && !title_has("pgscale sweeper writer");
+		return title_has("pgscale sweeper") && !title_has("pgscale sweeper writer") && !title_has("pgscale sweeper keep");
 	return orders->pid == getpid();
 }
 

@@ -48,7 +48,7 @@ static const Member members[] = {
 	COUNT(commits), COUNT(rollbacks), COUNT(blocks_read), COUNT(blocks_hit), COUNT(temp_bytes), COUNT(checkpoints_timed),
 	COUNT(checkpoints_requested), COUNT(checkpoint_buffers), COUNT(checkpoint_write_ms), COUNT(checkpoint_sync_ms),
 	COUNT(bgwriter_buffers), COUNT(bgwriter_stopped), COUNT(buffers_allocated), COUNT(backend_buffers),
-	COUNT(backend_ring_buffers), COUNT(backend_ring_reads), COUNT(reads), COUNT(backend_fsyncs), COUNT(wal_records), COUNT(wal_pages),
+	COUNT(sweeper_buffers), COUNT(backend_ring_buffers), COUNT(backend_ring_reads), COUNT(reads), COUNT(backend_fsyncs), COUNT(wal_records), COUNT(wal_pages),
 	COUNT(wal_page_bytes), COUNT(wal_bytes), COUNT(wal_buffers_full), COUNT(wal_writes), COUNT(wal_written_bytes), COUNT(wal_syncs),
 	COUNT(wal_write_us), COUNT(wal_sync_us), COUNT(wal_position), COUNT(xact_hits), COUNT(xact_reads), COUNT(subtrans_hits),
 	COUNT(subtrans_reads), COUNT(offset_hits), COUNT(offset_reads), COUNT(member_hits), COUNT(member_reads),

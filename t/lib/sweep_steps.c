@@ -34,10 +34,8 @@ static void made_up_writeback(const PgscalePage *first, int count);
 #include "sweeper/observe.c"
 #undef followed
 #undef allowed
-#define is_ours		set_is_ours
 #include "sweeper/standing_set.c"
 #undef LOOK_AT_CLOCK
-#undef is_ours
 #include "sweeper/kept_pages.c"
 #include "base/change_count.c"
 #include "sweeper/shared.c"
@@ -511,6 +509,7 @@ command(const char *name, const double *numbers)
 	COMMAND("hand", hand_goes(a, b > 0 ? b : NBuffers));
 	COMMAND("where", say("%d", (int) (server_hand % NBuffers)));
 	COMMAND("hand_at", server_hand += NBuffers - server_hand % NBuffers + a);
+	COMMAND("wraps", server_hand %= NBuffers);
 	COMMAND("hand_runs", at_look = a ? hand_runs : NULL);
 	COMMAND("later", the_time += a * NS_PER_MS);
 	COMMAND("counts", say(counts_of(a, Max(a, b))));
@@ -622,6 +621,10 @@ static const Step supply[] = {
 	"it leaves ranks, except of what is on offer"},
 	{"hand_at 150, onward 160 0, onward 140 0, onward 140 50", "160; 150; 140",
 	"a sweep that is behind goes to the hand, for clean pages"},
+
+	/* the server counts the rounds of the hand with 32 bits */
+	{"hand_at 0, hand_at 0, hand_at 0, supply 400 5, high 4, use 190 0 199, follow, wraps, follow, hand 264, follow, gone",
+	"no demand; no demand; demand; 4+0, starved 1", "a hand that begins anew is followed from there"},
 
 	/* where nothing is on offer the guard yields what is used least, clean pages before dirty ones */
 	{"supply 20000 3, follow, guard, supplied, counts 0 1", "demand; 1; 03", "the first one, if all are equal"},

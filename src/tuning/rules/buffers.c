@@ -149,10 +149,8 @@ pgscale_tuning_find_bgwriter(const PgscaleTuningRuleInput *input)
 static void
 backend_writes(const PgscaleEvidence *e, double *of, double *per)
 {
-	const PgscaleCounters *c = &e->counts;
-
-	*of = c->backend_buffers < 0 ? NAN : c->backend_buffers;
-	*per = (double) c->backend_buffers + c->bgwriter_buffers + c->checkpoint_buffers;
+	*of = e->counts.backend_buffers < 0 ? NAN : e->counts.backend_buffers;
+	*per = pgscale_tuning_pages_written(e);
 }
 
 static const PgscaleTuningMetric backend_writes_metric = {
