@@ -407,105 +407,39 @@ pgscale_kernel_read_schedule(int fd, PgscaleKernelSchedule *counts)
 	return counts->run_ns > 0;
 }
 
-/* The first line of a file of a group; false unless it begins with a number, which "max" does not. */
-static bool
-read_group_file(const char *folder, const char *file, char *line, Size size)
-{
-	char		name[3 * MAXPGPATH];
-
-	snprintf(name, sizeof(name), "%s/%s", folder, file);
-	return pgscale_kernel_setting(name, line, size) && isdigit((unsigned char) line[0]);
-}
-
-static int64
-memory_max(const char *folder, const char *of)
-{
-	char		line[64];
-
-	return read_group_file(folder, "memory.max", line, sizeof(line)) ? strtoll(line, NULL, 10) : PG_INT64_MAX;
-}
-
-static int64
-memory_limit_in_bytes(const char *folder, const char *of)
-{
-	char		line[64];
-
-	return read_group_file(folder, "memory.limit_in_bytes", line, sizeof(line)) ? strtoll(line, NULL, 10) : PG_INT64_MAX;
-}
-
 /* Parts of a CPU; the kernel's numbers of microseconds have no more than 13 digits. */
 static int64
 quota_parts(int64 quota_us, int64 period_us)
 {
-	return quota_us > 0 && period_us > 0 ? (int64) (quota_us / (double) period_us * CPU_PARTS) : PG_INT64_MAX;
+	return quota_us > 0 && period_us > 0 && period_us < PG_INT64_MAX ? (int64) (quota_us / (double) period_us * CPU_PARTS) : PG_INT64_MAX;
 }
 
+/* What a file of a group limits, CPUs in parts; PG_INT64_MAX unless it begins with a number, which "max" does not. */
 static int64
-cpu_max(const char *folder, const char *of)
+group_limit(const char *folder, const char *file)
 {
+	char		name[3 * MAXPGPATH];
 	char		line[64];
 	char	   *rest;
-	int64		quota_us;
+	int64		limit;
 
-	if (!read_group_file(folder, "cpu.max", line, sizeof(line)))
+	snprintf(name, sizeof(name), "%s/%s", folder, file);
+	if (!pgscale_kernel_setting(name, line, sizeof(line)) || !isdigit((unsigned char) line[0]))
 		return PG_INT64_MAX;
-	quota_us = strtoll(line, &rest, 10);
-	return quota_parts(quota_us, strtoll(rest, NULL, 10));
+	limit = strtoll(line, &rest, 10);
+	if (strcmp(file, "cpu.max") == 0)
+		return quota_parts(limit, strtoll(rest, NULL, 10));
+	if (strcmp(file, "cpu.cfs_quota_us") == 0)
+		return quota_parts(limit, group_limit(folder, "cpu.cfs_period_us"));
+	return limit;
 }
-
-static int64
-cpu_cfs_quota(const char *folder, const char *of)
-{
-	char		quota[64];
-	char		period[64];
-
-	if (!read_group_file(folder, "cpu.cfs_quota_us", quota, sizeof(quota)) ||
-		!read_group_file(folder, "cpu.cfs_period_us", period, sizeof(period)))
-		return PG_INT64_MAX;
-	return quota_parts(strtoll(quota, NULL, 10), strtoll(period, NULL, 10));
-}
-
-/* Of huge pages of a size, or of reservations of them: "2MB" or "2MB.rsvd". */
-static int64
-hugetlb_file(const char *folder, const char *of, const char *end)
-{
-	char		file[64];
-	char		line[64];
-
-	snprintf(file, sizeof(file), "hugetlb.%s.%s", of, end);
-	return read_group_file(folder, file, line, sizeof(line)) ? strtoll(line, NULL, 10) : PG_INT64_MAX;
-}
-
-static int64
-hugetlb_max(const char *folder, const char *of)
-{
-	return hugetlb_file(folder, of, "max");
-}
-
-static int64
-hugetlb_limit_in_bytes(const char *folder, const char *of)
-{
-	return hugetlb_file(folder, of, "limit_in_bytes");
-}
-
-/* A limit of a group by its folder, in both versions; PG_INT64_MAX if it has none. */
-typedef struct GroupLimit
-{
-	const char *controller;
-	int64		(*version1) (const char *folder, const char *of);
-	int64		(*version2) (const char *folder, const char *of);
-} GroupLimit;
-
-static const GroupLimit memory_group_limit = {"memory", memory_limit_in_bytes, memory_max};
-static const GroupLimit cpu_group_limit = {"cpu", cpu_cfs_quota, cpu_max};
-static const GroupLimit hugetlb_group_limit = {"hugetlb", hugetlb_limit_in_bytes, hugetlb_max};
 
 /*
  * The least limit of a group and those around it.  One that is not there, as in a
  * container that sees its own part only, has none.
  */
 static int64
-least_group_limit(const char *root, const char *path, int64 (*limit_of) (const char *folder, const char *of), const char *of)
+least_group_limit(const char *root, const char *path, const char *file)
 {
 	int64		limit = PG_INT64_MAX;
 	char		group[MAXPGPATH];
@@ -518,7 +452,7 @@ least_group_limit(const char *root, const char *path, int64 (*limit_of) (const c
 		int64		own;
 
 		snprintf(folder, sizeof(folder), "%s%s", root, group);
-		own = limit_of(folder, of);
+		own = group_limit(folder, file);
 		limit = Min(limit, own);
 		if (!last)
 			return limit;
@@ -543,9 +477,9 @@ is_controller(const char *controllers, const char *controller)
 	return false;
 }
 
-/* What this process is limited to by its cgroups, of either version; of what, where there are several. */
+/* What this process is limited to by its cgroups, which have that in a file of either version. */
 static int64
-cgroup_limit(const GroupLimit *limited, const char *of)
+cgroup_limit(const char *controller, const char *version1, const char *version2)
 {
 	char		lines[FILE_BYTES];
 	char		folder[MAXPGPATH];
@@ -555,7 +489,7 @@ cgroup_limit(const GroupLimit *limited, const char *of)
 
 	if (!kernel_read_file("/proc/self/cgroup", lines, sizeof(lines)))
 		return limit;
-	snprintf(folder, sizeof(folder), "/sys/fs/cgroup/%s", limited->controller);
+	snprintf(folder, sizeof(folder), "/sys/fs/cgroup/%s", controller);
 
 	/* Lines are number:controllers:path, of version 2 without controllers. */
 	while ((line = strsep(&rest, "\n")) != NULL)
@@ -567,9 +501,9 @@ cgroup_limit(const GroupLimit *limited, const char *of)
 		if (!path)
 			continue;
 		if (controllers + 1 == path)
-			group = least_group_limit("/sys/fs/cgroup", path + 1, limited->version2, of);
-		else if (is_controller(controllers + 1, limited->controller))
-			group = least_group_limit(folder, path + 1, limited->version1, of);
+			group = least_group_limit("/sys/fs/cgroup", path + 1, version2);
+		else if (is_controller(controllers + 1, controller))
+			group = least_group_limit(folder, path + 1, version1);
 		limit = Min(limit, group);
 	}
 	return limit;
@@ -579,7 +513,7 @@ int64
 pgscale_kernel_ram(void)
 {
 	const long	pages = sysconf(_SC_PHYS_PAGES);
-	const int64 limit = cgroup_limit(&memory_group_limit, NULL);
+	const int64 limit = cgroup_limit("memory", "memory.limit_in_bytes", "memory.max");
 
 	if (pages <= 0)
 		return -1;
@@ -614,29 +548,33 @@ pgscale_kernel_uses_huge_pages(void)
 	return line && strtoll(line + strlen("HugetlbPages:"), NULL, 10) > 0;
 }
 
+/* Of huge pages of a size, or of reservations of them. */
+static int64
+huge_page_limit(int64 kb, const char *what)
+{
+	const char *const units[] = {"KB", "MB", "GB"};
+	const int	unit = kb >= 1024 * 1024 ? 2 : kb >= 1024;
+	char		version1[64];
+	char		version2[64];
+
+	snprintf(version1, sizeof(version1), "hugetlb." INT64_FORMAT "%s%s.limit_in_bytes", kb >> (10 * unit), units[unit], what);
+	snprintf(version2, sizeof(version2), "hugetlb." INT64_FORMAT "%s%s.max", kb >> (10 * unit), units[unit], what);
+	return cgroup_limit("hugetlb", version1, version2);
+}
+
 PgscaleHugePageLimit
 pgscale_kernel_huge_page_limit(int64 size)
 {
-	const int64 kb = size / 1024;
-	PgscaleHugePageLimit limit;
-	char		of[32];
-
-	if (kb >= 1024 * 1024)
-		snprintf(of, sizeof(of), INT64_FORMAT "GB", kb / 1024 / 1024);
-	else if (kb >= 1024)
-		snprintf(of, sizeof(of), INT64_FORMAT "MB", kb / 1024);
-	else
-		snprintf(of, sizeof(of), INT64_FORMAT "KB", kb);
-	limit.used = cgroup_limit(&hugetlb_group_limit, of);
-	strlcat(of, ".rsvd", sizeof(of));
-	limit.reserved = cgroup_limit(&hugetlb_group_limit, of);
-	return limit;
+	return (PgscaleHugePageLimit)
+	{
+		huge_page_limit(size / 1024, ""), huge_page_limit(size / 1024, ".rsvd")
+	};
 }
 
 double
 pgscale_kernel_cpus(void)
 {
-	const double quota = cgroup_limit(&cpu_group_limit, NULL) / (double) CPU_PARTS;
+	const double quota = cgroup_limit("cpu", "cpu.cfs_quota_us", "cpu.max") / (double) CPU_PARTS;
 	cpu_set_t	cpus;
 
 	/* The set is too small for what the kernel has. */
