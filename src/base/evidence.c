@@ -20,6 +20,8 @@
  * After a reset, or a pause of the sampler, a difference lacks some counts, or covers
  * another time than the waits.  Such a one is no record; the next one begins there.
  *
+ * A third ring has the kernel's counts of sessions, as the sampler reads them.
+ *
  * Failure: if the writer dies within a snapshot, its successor writes that place again.
  *
  * Portions Copyright (c) 2026, pgscale contributors
@@ -34,7 +36,6 @@
 #include "utils/wait_event.h"
 
 #include "base/evidence.h"
-#include "base/kernel.h"
 #include "base/pg_compat.h"
 #include "base/processes.h"
 #include "base/ring.h"
@@ -45,6 +46,10 @@
 #include "base/wait_events.h"
 
 #define SECONDS_NS		(2 * NS_PER_S)
+
+/* Readings of sessions' CPU that are kept, and until when they are of use: each active one is read in that time. */
+#define CPU_READINGS	4096
+#define CPU_AGE_NS		(5 * NS_PER_S)
 
 /* That long before a record's end the server is asked to sum up what its backends have written. */
 #define REFRESH_MS		2000
@@ -71,6 +76,8 @@ typedef struct Shared
 	PgscaleRing rings[PGSCALE_EVIDENCE_AGES];
 	pg_atomic_uint64 observed_ns;	/* by CLOCK_MONOTONIC; 0: never */
 	pg_atomic_uint64 epoch;
+	PgscaleRing cpu_ring;
+	PgscaleCpuReading cpu[CPU_READINGS];
 	PgscaleEvidenceSnapshot snapshots[PGSCALE_EVIDENCE_NHOUR + PGSCALE_EVIDENCE_NSECONDS];
 } Shared;
 
@@ -98,6 +105,7 @@ evidence_init(void)
 {
 	for (int age = 0; age < PGSCALE_EVIDENCE_AGES; age++)
 		pgscale_ring_init(&shared->rings[age]);
+	pgscale_ring_init(&shared->cpu_ring);
 	pg_atomic_init_u64(&shared->observed_ns, 0);
 	pg_atomic_init_u64(&shared->epoch, 0);
 }
@@ -384,4 +392,32 @@ pgscale_evidence_add(PgscaleEvidence *sum, const PgscaleEvidence *record)
 	sum->until = record->until;
 	for (int i = 0; i < NUMBERS; i++)
 		to[i] = to[i] < 0 || from[i] < 0 ? -1 : to[i] + from[i];
+}
+
+void
+pgscale_evidence_add_cpu(int pid, const PgscaleKernelSchedule *counts)
+{
+	const uint64 number = pgscale_ring_begin_write(&shared->cpu_ring, 1);
+
+	shared->cpu[number % CPU_READINGS] = (PgscaleCpuReading)
+	{
+		pid, pgscale_timer_clock(), *counts
+	};
+	pgscale_ring_end_write(&shared->cpu_ring, number + 1);
+}
+
+bool
+pgscale_evidence_find_cpu(int pid, int64 before_ns, PgscaleCpuReading *found)
+{
+	uint64		number = shared ? pgscale_ring_begin_read(&shared->cpu_ring) : 0;
+
+	while (number-- > 0)
+	{
+		*found = shared->cpu[number % CPU_READINGS];
+		if (number < pgscale_ring_oldest(&shared->cpu_ring, CPU_READINGS) || found->clock_ns < before_ns - CPU_AGE_NS)
+			return false;
+		if (found->pid == pid && found->clock_ns <= before_ns)
+			return true;
+	}
+	return false;
 }

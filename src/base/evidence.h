@@ -14,6 +14,7 @@
 
 #include "datatype/timestamp.h"
 
+#include "base/kernel.h"
 #include "base/server_counters.h"
 #include "base/shared_area.h"
 #include "base/wait_kinds.h"
@@ -130,6 +131,18 @@ extern bool pgscale_evidence_between(const PgscaleEvidence *from, const PgscaleE
  * were reset, nor those of before a promotion.  Any process.
  */
 extern int	pgscale_evidence_read(TimestampTz since, TimestampTz until, PgscaleEvidence *records, int max);
+
+/* What the kernel had counted of a process at a moment, by CLOCK_MONOTONIC. */
+typedef struct PgscaleCpuReading
+{
+	int			pid;
+	int64		clock_ns;
+	PgscaleKernelSchedule counts;
+} PgscaleCpuReading;
+
+/* The sampler keeps what it reads; any process: the latest of a process that is so old, or a few seconds older. */
+extern void pgscale_evidence_add_cpu(int pid, const PgscaleKernelSchedule *counts);
+extern bool pgscale_evidence_find_cpu(int pid, int64 before_ns, PgscaleCpuReading *found);
 
 /* *sum must begin as zeroes. */
 extern void pgscale_evidence_add(PgscaleEvidence *sum, const PgscaleEvidence *record);

@@ -1,12 +1,12 @@
 -- What is wrong now: evidence, which C and SQL collect into one jsonb; rules in C, which read it; and one screen of it.
 
-CREATE FUNCTION pgscale_internal.now_processes()
+CREATE FUNCTION pgscale_internal.now_processes(watch_flushes boolean DEFAULT true)
 RETURNS jsonb
 AS 'MODULE_PATHNAME', 'pgscale_now_processes'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION pgscale_internal.now_processes() IS
-'part of the evidence of diagnosis: a scan of all processes, without texts; watches the CPUs for 15 ms; needs no preload';
-GRANT EXECUTE ON FUNCTION pgscale_internal.now_processes() TO pg_monitor;
+COMMENT ON FUNCTION pgscale_internal.now_processes(boolean) IS
+'part of the evidence of diagnosis: a scan of all processes, without texts; watches flushes, and without the sampler the CPUs, for 15 ms; needs no preload';
+GRANT EXECUTE ON FUNCTION pgscale_internal.now_processes(boolean) TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.now_counts()
 RETURNS jsonb
@@ -394,8 +394,9 @@ SET search_path = pg_catalog, pg_temp
 SET extra_float_digits = 1
 AS $$
 DECLARE
-    seen jsonb := pgscale_internal.now_processes();
     counts jsonb := pgscale_internal.now_counts();
+    -- where flushes are counted, how long they take is known
+    seen jsonb := pgscale_internal.now_processes(coalesce((counts->'recent'->>'wal_syncs')::bigint, 0) <= 0);
     disk jsonb := pgscale_internal.now_disk();
     recent jsonb := coalesce(pgscale_internal.now_period(counts->'recent'),
                              pgscale_internal.now_period(jsonb_build_object('s', 0, 'active', seen->'active', 'kinds', seen->'kinds', 'locks', seen->'locks')));

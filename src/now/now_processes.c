@@ -9,8 +9,9 @@
  * all processes for each of them.
  *
  * Whether a session really has a CPU only the kernel knows.  So for at most 64 sessions, the
- * oldest first, its counts are read twice, 15 ms apart.  In that time it is also seen which
- * flushes of WAL last for all of it, and whether replay still waits for a page that is pinned.
+ * oldest first, its counts are compared with those that the sampler has read in the last second,
+ * or, without these, are read twice, 15 ms apart.  In that time it is also seen which flushes of
+ * WAL last for all of it, if none are counted, and whether replay still waits for a pinned page.
  *
  * Needs no preload.  Failure: a process that ends meanwhile is left out; without the kernel's
  * counts the CPU's members are missing.
@@ -35,6 +36,7 @@
 #include "utils/jsonb.h"
 #include "utils/timestamp.h"
 
+#include "base/evidence.h"
 #include "base/kernel.h"
 #include "base/pg_compat.h"
 #include "base/processes.h"
@@ -50,8 +52,8 @@
 #define APPLICATIONS	64
 #define CLASSES			16		/* of wait events */
 
-/* How long the kernel's counts are watched. */
-#define LOOK_US			15000
+/* How long the kernel's counts are watched, at least; the sampler has read those of a session that is at work for twice as long. */
+#define LOOK_NS			(15 * NS_PER_MS)
 
 /* A session that started within this time is new. */
 #define NEW_US			(10 * USECS_PER_SEC)
@@ -66,8 +68,9 @@ typedef struct Watched
 	bool		on_cpu;			/* it showed no wait event */
 	bool		marked;
 	PgscaleProcMark mark;		/* of that moment */
-	int			fd;				/* -1: the kernel does not tell */
-	PgscaleKernelSchedule before;
+	int64		age_ns;			/* of its statement */
+	bool		kept;			/* the sampler has read it */
+	PgscaleCpuReading before;	/* its clock is 0: the kernel does not tell */
 	double		life_s;			/* ran and queued since the process began */
 	double		ran_s;			/* of that, ran */
 	double		run;			/* of the time watched, 0 .. 1; -1: unknown */
@@ -303,7 +306,7 @@ watch_session(NowScan *scan, int i)
 	w->leader_pid = proc->leader_pid;
 	w->on_cpu = proc->wait_event == PGSCALE_WAIT_CPU;
 	w->marked = pgscale_procs_mark(scan->slots[i], proc, &w->mark);
-	w->fd = -1;
+	w->age_ns = age_of(scan, proc) * NS_PER_S;
 	w->run = w->queue = -1;
 	scan->nwatched++;
 }
@@ -323,31 +326,40 @@ choose_watched(NowScan *scan, const int *computing, int ncomputing)
 			watch_session(scan, i);
 }
 
+/* Nothing in here raises an error while the file is open. */
+static bool
+read_schedule(int pid, PgscaleKernelSchedule *counts)
+{
+	const int	fd = pgscale_kernel_open_schedule(pid);
+	const bool	known = fd >= 0 && pgscale_kernel_read_schedule(fd, counts);
+
+	if (fd >= 0)
+		close(fd);
+	return known;
+}
+
 /*
- * What the kernel counted of one of them meanwhile.  The time in a queue is counted at its end:
- * one that did not run queued all the time, unless it shows that it went to sleep before.
+ * What the kernel counted of one of them meanwhile.  The time in a queue is counted at its end: one that
+ * did not run queued all the time, unless it shows that it slept, or began its statement meanwhile.
  */
 static void
-look_end(Watched *w, double ns)
+look_end(Watched *w)
 {
+	const int64 ns = pgscale_timer_clock() - w->before.clock_ns;
 	PgscaleKernelSchedule after;
 
-	if (w->fd < 0)
-		return;
-	if (pgscale_kernel_read_schedule(w->fd, &after))
+	if (w->before.clock_ns != 0 && ns >= LOOK_NS / 2 && read_schedule(w->pid, &after))
 	{
-		const double run = after.run_ns - w->before.run_ns;
-		const double queue = after.queue_ns - w->before.queue_ns;
+		const double run = after.run_ns - w->before.counts.run_ns;
+		const double queue = after.queue_ns - w->before.counts.queue_ns;
 
 		w->life_s = (after.run_ns + after.queue_ns) / (double) NS_PER_S;
 		w->ran_s = after.run_ns / (double) NS_PER_S;
 		w->run = Min(Max(run / ns, 0), 1);
 		w->queue = Min(Max(queue / ns, 0), 1);
-		if (w->on_cpu && run <= 0 && queue <= 0 && w->marked && pgscale_proc_same(&w->mark))
+		if (w->on_cpu && run <= 0 && queue <= 0 && w->marked && pgscale_proc_same(&w->mark) && (!w->kept || w->age_ns >= ns))
 			w->queue = 1;
 	}
-	close(w->fd);
-	w->fd = -1;
 }
 
 /*
@@ -361,40 +373,39 @@ is_passing_conflict(const NowScan *scan)
 		*pgscale_compat_wait_event_at(&ProcGlobal->allProcs[scan->startup_slot]) != scan->startup_event;
 }
 
-/* Nothing in here raises an error while files are open. */
 static void
-look_at_cpus(NowScan *scan)
+look_at_cpus(NowScan *scan, bool watch_flushes)
 {
 	PgscaleProcMark marks[WATCHED];
 	int			nmarks = 0;
 	const int64 begin = pgscale_timer_clock();
-	int64		ns;
+	int			nkept = 0;
+	bool		look;
 
-	for (int i = 0; i < scan->nsessions && nmarks < WATCHED; i++)
+	for (int i = 0; watch_flushes && i < scan->nsessions && nmarks < WATCHED; i++)
 		if (scan->sessions[i].wait_event == WAIT_EVENT_WAL_SYNC &&
 			pgscale_procs_mark(scan->slots[i], &scan->sessions[i], &marks[nmarks]))
 			nmarks++;
+	look = scan->conflict || nmarks > 0;
 	for (int i = 0; i < scan->nwatched; i++)
 	{
 		Watched    *w = &scan->watched[i];
 
-		w->fd = pgscale_kernel_open_schedule(w->pid);
-		if (w->fd >= 0 && !pgscale_kernel_read_schedule(w->fd, &w->before))
-		{
-			close(w->fd);
-			w->fd = -1;
-		}
+		w->kept = pgscale_evidence_find_cpu(w->pid, begin - LOOK_NS, &w->before);
+		nkept += w->kept;
+		look = look || (!w->kept && w->age_ns >= 2 * LOOK_NS);
+		if (!w->kept)
+			w->before.clock_ns = read_schedule(w->pid, &w->before.counts) ? pgscale_timer_clock() : 0;
 	}
-	if (scan->nwatched > 0 || nmarks > 0 || scan->conflict)
-		pg_usleep(LOOK_US);
+	if (look || (scan->nwatched > 0 && nkept == 0))
+		pg_usleep(LOOK_NS / NS_PER_US);
 	if (is_passing_conflict(scan))
 		scan->conflict = NULL;
-	ns = pgscale_timer_clock() - begin;
+	scan->look_s = (pgscale_timer_clock() - begin) / (double) NS_PER_S;
 	for (int i = 0; i < nmarks; i++)
 		scan->stuck += pgscale_proc_same(&marks[i]);
 	for (int i = 0; i < scan->nwatched; i++)
-		look_end(&scan->watched[i], ns);
-	scan->look_s = ns / (double) NS_PER_S;
+		look_end(&scan->watched[i]);
 }
 
 static void
@@ -526,10 +537,7 @@ count_long(const NowScan *scan, double s)
 	return n;
 }
 
-/*
- * pgscale_internal.now_processes(): the counts, the sessions that have been at their statement
- * for longest, and those of them that compute.
- */
+/* pgscale_internal.now_processes(watch_flushes): the counts, the sessions at the oldest statements, and those of them that compute. */
 Datum
 pgscale_now_processes(PG_FUNCTION_ARGS)
 {
@@ -547,7 +555,7 @@ pgscale_now_processes(PG_FUNCTION_ARGS)
 	noldest = find_oldest(scan, false, oldest);
 	ncomputing = find_oldest(scan, true, computing);
 	choose_watched(scan, computing, ncomputing);
-	look_at_cpus(scan);
+	look_at_cpus(scan, PG_GETARG_BOOL(0));
 	CHECK_FOR_INTERRUPTS();
 
 	initStringInfo(&out);

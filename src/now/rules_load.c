@@ -38,7 +38,7 @@ cpus_text(const PgscaleNowEvidence *e)
 }
 
 /*
- * Does it use CPUs, rather than wait for one?  Half a CPU in the 15 ms of the look.  That is a
+ * Does it use CPUs, rather than wait for one?  Half a CPU in the look, which may be of 15 ms.  That is a
  * short time: a quarter is enough of a process that in its life ran for half of the time that the
  * statement lasts.  In any case it must have run or queued for as long as that.
  */

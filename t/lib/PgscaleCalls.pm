@@ -66,6 +66,7 @@ our %arguments = (
     (map { ("now_part_$_" => ['pgscale_internal.now_evidence()']) } qw(diagnosis load sessions machine)),
     now_period => [q{'{"s": 6, "wal_syncs": 3, "active": 2.5, "kinds": {"wal_sync": 2.5}}'}],
     now_pinning => ['0'],
+    now_processes => [ '', 'false' ],
     now_rate => ['12.345'],
     now_root_sessions => ['true, true'],
     now_roots => [ 'true', 'false' ],

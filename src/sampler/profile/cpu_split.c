@@ -59,6 +59,7 @@
 #include "utils/memutils.h"
 #include "utils/wait_event.h"
 
+#include "base/evidence.h"
 #include "base/kernel.h"
 #include "base/timer.h"
 #include "base/units.h"
@@ -135,7 +136,6 @@ static int	ticks_left;			/* until all that is counted is split */
 static int64 found_idle_ns;
 static int64 found_in_transaction_ns;
 
-
 static void
 cpu_attach(void)
 {
@@ -210,6 +210,7 @@ cpu_read(CpuAccount *account, PgscaleSamplerStats *stats, PgscaleKernelSchedule 
 	}
 	stats->unreadable = 0;
 	stats->readings++;
+	pgscale_evidence_add_cpu(account->pid, &counts);
 	change->run_ns = counts.run_ns - account->counts.run_ns;
 	change->queue_ns = counts.queue_ns - account->counts.queue_ns;
 	account->counts = counts;
