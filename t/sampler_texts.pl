@@ -125,7 +125,7 @@ unlike($db->sql($everywhere), qr/hunter2/, 'nor afterwards');
 # Texts of pg_stat_statements, which keeps the constants of utility statements, go through the same cleaner, wherever they are shown
 SKIP:
 {
-    skip 'this server has no pg_stat_statements', 3 unless $statements;
+    skip 'this server has no pg_stat_statements', 5 unless $statements;
 
     $db->sql($_) for q{ALTER ROLE app ENCRYPTED PASSWORD 'hunter3'}, q{DO 'BEGIN PERFORM $x$PGPASSWORD=hunter3$x$; END'},
       'CREATE TABLE copied (a text)', q{COPY copied FROM PROGRAM 'echo -u a:hunter3'},
@@ -146,6 +146,10 @@ SKIP:
     cmp_ok(scalar(() = $shown =~ /\(hidden\)/g), '>=', 3 * $n, 'each is shown without its constants, now and from the archive')
       or diag $shown;
     unlike($shown, qr/hunter3/, 'and not with them');
+    $db->sql(q{UPDATE pgscale_internal.archive_query SET query = 'as the archive has it'});
+    is($db->sql("SELECT string_agg(DISTINCT query, ' ') FROM pgscale_internal.past_queries('{$ids}')"), 'as the archive has it',
+        'what the archive has, pg_stat_statements is not asked for');
+    unlike($db->sql("SELECT string_agg(query, ' ') FROM pgscale_internal.past_queries('{$ids}', true)"), qr/as the archive has it/, 'but for the archive');
     $db->sql('DELETE FROM pgscale_internal.archive_query');
 }
 

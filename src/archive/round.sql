@@ -36,7 +36,7 @@ BEGIN
     END IF;
     INSERT INTO pgscale_internal.archive_query (day, queryid, first_seen, last_seen, query)
     SELECT today, s.queryid, seen_at, seen_at, s.query
-      FROM pgscale_internal.past_queries(missing) s
+      FROM pgscale_internal.past_queries(missing, true) s
      LIMIT room
     ON CONFLICT DO NOTHING;
 END

@@ -63,8 +63,9 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgscale_internal.past_keep(timestamptz, timestamptz) IS
 'part of report: makes later calls for exactly this period read it only once, until the transaction ends; NULL: discards what is kept';
 
--- pg_stat_statements hides other users' texts by its own rules.
-CREATE FUNCTION pgscale_internal.past_queries(queryids bigint[])
+-- pg_stat_statements hides other users' texts by its own rules. For one text it reads all, and the archive has most of them from there; but
+-- the archive itself asks there first, because a text that it has may be a session's.
+CREATE FUNCTION pgscale_internal.past_queries(queryids bigint[], for_archive boolean DEFAULT false)
 RETURNS TABLE (queryid bigint, query text)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 10
 SET search_path = pg_catalog, pg_temp
@@ -73,6 +74,7 @@ AS $$
 DECLARE
     statements regclass := pgscale_internal.query_waits_statements(false);
     archived regclass;
+    source text;
     has_texts boolean := false;
     found_now bigint;
 BEGIN
@@ -82,36 +84,34 @@ BEGIN
     END IF;
     PERFORM pgscale_internal.short_locks();
     SELECT a.queries INTO archived FROM pgscale_internal.past_archive() a WHERE pg_has_role('pg_read_all_stats', 'USAGE');
-    IF has_table_privilege(statements, 'SELECT') THEN
+    FOREACH source IN ARRAY CASE WHEN $2 THEN '{statements,archive}' ELSE '{archive,statements}' END::text[] LOOP
+        CONTINUE WHEN $1 = '{}';
         BEGIN
-            -- for one text it reads all: so first, without texts, whether it has any of these
-            EXECUTE (SELECT format('SELECT EXISTS (SELECT FROM %I.pg_stat_statements(false) s WHERE s.queryid = ANY ($1))', n.nspname)
-                       FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = statements) INTO has_texts USING $1;
-            IF has_texts AND pgscale_internal.query_waits_text_fits(false) THEN
-                FOR queryid, query IN EXECUTE format('SELECT s.queryid, pgscale_internal.clean_statement(min(pgscale_internal.foreign_text(s.query, %s))) FROM %s s
-                         WHERE s.queryid = ANY ($1) AND s.query IS NOT NULL GROUP BY 1',
-                        (SELECT d.encoding FROM pg_database d WHERE d.datname = current_database()), statements) USING $1 LOOP
+            IF source = 'archive' AND archived IS NOT NULL THEN
+                FOR queryid, query IN EXECUTE format('SELECT s.queryid, pgscale_internal.clean_statement(min(s.query)) FROM %s s WHERE s.queryid = ANY ($1) GROUP BY 1', archived) USING $1 LOOP
                     $1 := array_remove($1, queryid);
                     RETURN NEXT;
                 END LOOP;
+            ELSIF source = 'statements' AND has_table_privilege(statements, 'SELECT') THEN
+                -- first, without texts, whether it has any of these
+                EXECUTE (SELECT format('SELECT EXISTS (SELECT FROM %I.pg_stat_statements(false) s WHERE s.queryid = ANY ($1))', n.nspname)
+                           FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = statements) INTO has_texts USING $1;
+                IF has_texts AND pgscale_internal.query_waits_text_fits(false) THEN
+                    FOR queryid, query IN EXECUTE format('SELECT s.queryid, pgscale_internal.clean_statement(min(pgscale_internal.foreign_text(s.query, %s))) FROM %s s
+                             WHERE s.queryid = ANY ($1) AND s.query IS NOT NULL GROUP BY 1',
+                            (SELECT d.encoding FROM pg_database d WHERE d.datname = current_database()), statements) USING $1 LOOP
+                        $1 := array_remove($1, queryid);
+                        RETURN NEXT;
+                    END LOOP;
+                END IF;
             END IF;
         EXCEPTION
-            -- one text that is none in this database's encoding, and it shows nothing at all; or its library is not loaded, or too old
-            WHEN untranslatable_character OR character_not_in_repertoire OR object_not_in_prerequisite_state OR undefined_column
-                 OR undefined_function THEN
+            -- a lock; one text that is none in this database's encoding, and it shows nothing at all; or its library is not loaded, or too old
+            WHEN lock_not_available OR untranslatable_character OR character_not_in_repertoire OR object_not_in_prerequisite_state
+                 OR undefined_column OR undefined_function THEN
                 NULL;
         END;
-    END IF;
-    IF archived IS NOT NULL AND $1 <> '{}' THEN
-        BEGIN
-            FOR queryid, query IN EXECUTE format('SELECT s.queryid, pgscale_internal.clean_statement(min(s.query)) FROM %s s WHERE s.queryid = ANY ($1) GROUP BY 1', archived) USING $1 LOOP
-                $1 := array_remove($1, queryid);
-                RETURN NEXT;
-            END LOOP;
-        EXCEPTION WHEN lock_not_available THEN
-            NULL;
-        END;
-    END IF;
+    END LOOP;
     -- it has not ended yet, it was cancelled, or the statistics were reset
     IF $1 <> '{}' THEN
         RETURN QUERY SELECT s.queryid, s.query FROM pgscale_internal.session_queries($1) s;
@@ -122,8 +122,8 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION pgscale_internal.past_queries(bigint[]) IS
-'cleaned texts of queries, from pg_stat_statements if it is installed, otherwise from the archive, otherwise from pg_stat_activity and the sampler''s memory; other users'' only with pg_read_all_stats';
+COMMENT ON FUNCTION pgscale_internal.past_queries(bigint[], boolean) IS
+'cleaned texts of queries, from the archive, otherwise from pg_stat_statements if it is installed, otherwise from pg_stat_activity and the sampler''s memory; other users'' only with pg_read_all_stats';
 
 CREATE FUNCTION pgscale.top_waits(
     since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL, by text DEFAULT 'event', top integer DEFAULT 10)
