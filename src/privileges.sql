@@ -4,9 +4,9 @@ REVOKE ALL ON SCHEMA pgscale, pgscale_internal FROM PUBLIC;
 REVOKE ALL ON ALL TABLES IN SCHEMA pgscale, pgscale_internal FROM PUBLIC;
 REVOKE ALL ON ALL ROUTINES IN SCHEMA pgscale, pgscale_internal FROM PUBLIC;
 
--- These functions read only their arguments, and views and functions call them: a role with a privilege on one of these needs no further one.
+-- These functions read only their arguments, or names that each role may read, and views and functions call them: a role with a privilege on one of these needs no further one.
 GRANT EXECUTE ON FUNCTION pgscale_internal.clean_line(text, integer), pgscale_internal.clean_statement(text), pgscale_internal.foreign_name(name),
-    pgscale_internal.foreign_text(text, integer), pgscale_internal.major(), pgscale_internal.three_digits(double precision),
+    pgscale_internal.foreign_text(text, integer), pgscale_internal.major(), pgscale_internal.name_of(oid, boolean), pgscale_internal.three_digits(double precision),
     pgscale_internal.usl_throughput(double precision, double precision, double precision, double precision) TO PUBLIC;
 -- texts of statements: each role is shown only what pg_stat_activity or pg_stat_statements would show it
 GRANT EXECUTE ON FUNCTION pgscale_internal.past_archive(), pgscale_internal.past_queries(bigint[], boolean), pgscale_internal.query_waits_text_fits(boolean),

@@ -137,7 +137,7 @@ BEGIN
                            pg_get_function_arguments('pgscale_internal.sampler_stats'::regproc), string_agg(CASE n WHEN 'stats_reset' THEN 'reset' ELSE format('NULL::%s', t::regtype) END, ', ' ORDER BY i))
                FROM pg_proc p, unnest(p.proallargtypes, p.proargnames) WITH ORDINALITY a (t, n, i) WHERE p.oid = 'pgscale_internal.sampler_stats'::regproc);
     EXECUTE format('CREATE OR REPLACE FUNCTION pgscale_internal.wait_profile(%s) RETURNS SETOF record LANGUAGE sql AS $f$
-        SELECT p.backend_type, CASE WHEN p.backend_type ~ ''client|parallel'' THEN 1::oid END, 10::oid, p.queryid, p.event_type, p.event, p.idle, 1::bigint, p.ms * part, NULL::text, addr, NULL::bigint
+        SELECT p.backend_type, CASE WHEN p.backend_type ~ ''client|parallel'' THEN 1::oid END, 10::oid, p.queryid, p.event_type, p.event, p.idle, 1::bigint, p.ms * part, NULL::text, addr, NULL::bigint, NULL::float8
           FROM public.profile p, public.step s, (VALUES (0.25, inet ''10.0.0.1''), (0.75, ''10.0.0.2'')) a (part, addr) WHERE p.step = s.now$f$', pg_get_function_arguments('pgscale_internal.wait_profile'::regproc));
     EXECUTE format('CREATE OR REPLACE FUNCTION pgscale_internal.wait_history(%s) RETURNS SETOF record LANGUAGE sql AS $f$
         SELECT h.sampled_at, 1, ''client backend'', 1::oid, 10::oid, h.queryid, ''active'', h.event_type, h.event, 1, h.root_pid, h.application

@@ -146,13 +146,11 @@ AS $$
                  WHERE h.event_type = 'Lock'
                    AND EXISTS (SELECT FROM changed c WHERE c.event_type = 'Lock')
                  GROUP BY 1, 2) r)
-    SELECT c.backend_type, c.datid, pgscale_internal.foreign_name(d.datname)::text,
-           coalesce(pgscale_internal.foreign_name(u.rolname)::text, 'role ' || c.userid), c.application_name, c.queryid, c.event_type, c.event,
+    SELECT c.backend_type, c.datid, pgscale_internal.name_of(c.datid)::text,
+           coalesce(pgscale_internal.name_of(c.userid, true)::text, 'role ' || c.userid), c.application_name, c.queryid, c.event_type, c.event,
            r.blocker, c.ms * coalesce(r.part, 1)
       FROM changed c
       LEFT JOIN roots r USING (lock_key)
-      LEFT JOIN pg_database d ON d.oid = c.datid
-      LEFT JOIN pg_roles u ON u.oid = c.userid
 $$;
 COMMENT ON FUNCTION pgscale_internal.archive_named_waits(timestamptz, timestamptz) IS
 'increase of each wait since the latest row of the archive, with names and root blockers; for its worker';

@@ -23,12 +23,16 @@
 #include <limits.h>
 #include <math.h>
 
+#include "access/htup_details.h"
+#include "catalog/pg_authid.h"
 #include "catalog/pg_conversion.h"
+#include "catalog/pg_database.h"
 #include "catalog/pg_namespace.h"
 #include "fmgr.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
+#include "utils/syscache.h"
 
 #include "base/pg_compat.h"
 #include "base/secrets.h"
@@ -51,6 +55,7 @@ PG_FUNCTION_INFO_V1(pgscale_clean_line);
 PG_FUNCTION_INFO_V1(pgscale_clean_statement);
 PG_FUNCTION_INFO_V1(pgscale_foreign_text);
 PG_FUNCTION_INFO_V1(pgscale_foreign_name);
+PG_FUNCTION_INFO_V1(pgscale_name_of);
 
 /* Converts one character, which is valid; returns how long it has become, 0 if it cannot be. */
 static int
@@ -292,8 +297,8 @@ pgscale_foreign_text(PG_FUNCTION_ARGS)
 	return plain_text(pgscale_text_read(bytes, len, encoding, INT_MAX, true));
 }
 
-const char *
-pgscale_text_name(const char *name)
+static const char *
+shown_name(const char *name)
 {
 	const int	encoding = GetDatabaseEncoding();
 
@@ -306,7 +311,45 @@ pgscale_text_name(const char *name)
 Datum
 pgscale_foreign_name(PG_FUNCTION_ARGS)
 {
-	return DirectFunctionCall1(namein, CStringGetDatum(pgscale_text_name(NameStr(*PG_GETARG_NAME(0)))));
+	return DirectFunctionCall1(namein, CStringGetDatum(shown_name(NameStr(*PG_GETARG_NAME(0)))));
+}
+
+const char *
+pgscale_text_name_of(Oid object, bool role)
+{
+	HeapTuple	row = SearchSysCache1(role ? AUTHOID : DATABASEOID, ObjectIdGetDatum(object));
+	char	   *name;
+
+	if (!HeapTupleIsValid(row))
+		return NULL;
+	name = pstrdup(NameStr(role ? ((Form_pg_authid) GETSTRUCT(row))->rolname : ((Form_pg_database) GETSTRUCT(row))->datname));
+	ReleaseSysCache(row);
+	return shown_name(name);
+}
+
+/* pgscale_internal.name_of(object, role): kept, because most rows have the database or role of the row before. */
+Datum
+pgscale_name_of(PG_FUNCTION_ARGS)
+{
+	struct
+	{
+		Oid			oid;
+		NameData	name;		/* empty: there is none */
+	}		   *kept = fcinfo->flinfo->fn_extra;
+	const Oid	oid = PG_GETARG_OID(0);
+
+	if (!kept)
+		kept = fcinfo->flinfo->fn_extra = MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof(*kept));
+	if (kept->oid != oid)
+	{
+		const char *name = pgscale_text_name_of(oid, PG_GETARG_BOOL(1));
+
+		kept->name = *DatumGetName(DirectFunctionCall1(namein, CStringGetDatum(name ? name : "")));
+		kept->oid = oid;
+	}
+	if (NameStr(kept->name)[0] == '\0')
+		PG_RETURN_NULL();
+	PG_RETURN_NAME(&kept->name);
 }
 
 char *

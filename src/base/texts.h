@@ -38,7 +38,7 @@ extern char *pgscale_text_statement(const char *query, int len, int encoding);
 extern void pgscale_text_put(StringInfo out, const char *utf8, int len);
 
 /* The name of a role or a database, which does not say of which encoding it is, as a valid text. */
-extern const char *pgscale_text_name(const char *name);
+extern const char *pgscale_text_name_of(Oid object, bool role);
 
 /* psprintf() for functions that take arguments themselves. */
 extern char *pgscale_text_format(const char *format, va_list args) pg_attribute_printf(1, 0);

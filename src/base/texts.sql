@@ -16,6 +16,12 @@ LANGUAGE C STRICT STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION pgscale_internal.foreign_name(name) IS
 'the name of a role or a database as a valid text of this database; invalid characters become U+FFFD or question marks';
 
+CREATE FUNCTION pgscale_internal.name_of(object oid, role boolean DEFAULT false)
+RETURNS name
+AS 'MODULE_PATHNAME', 'pgscale_name_of'
+LANGUAGE C STRICT STABLE PARALLEL SAFE;
+COMMENT ON FUNCTION pgscale_internal.name_of(oid, boolean) IS 'the name of a database or role, as foreign_name() returns it; NULL if there is none';
+
 CREATE FUNCTION pgscale_internal.clean_text(value text)
 RETURNS text
 AS 'MODULE_PATHNAME', 'pgscale_clean_text'

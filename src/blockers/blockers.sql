@@ -24,7 +24,7 @@ RETURNS SETOF record
 LANGUAGE sql STRICT VOLATILE PARALLEL RESTRICTED ROWS 20
 BEGIN ATOMIC
     WITH activity AS MATERIALIZED (
-        SELECT a.pid, pgscale_internal.foreign_name(a.datname) AS datname, pgscale_internal.foreign_name(a.usename) AS usename,
+        SELECT a.pid, pgscale_internal.name_of(a.datid) AS datname, pgscale_internal.name_of(a.usesysid, true) AS usename,
                a.application_name, a.backend_type, coalesce(a.state, a.backend_type) AS state,
                pgscale_internal.foreign_text(a.query, coalesce(d.encoding, 0)) AS query,
                extract(epoch FROM clock_timestamp() - a.xact_start)::double precision * 1000 AS transaction_ms
@@ -39,8 +39,7 @@ BEGIN ATOMIC
                || CASE WHEN w.relation IS NULL THEN ''
                        ELSE CASE WHEN w.locktype IN ('relation', 'extend') THEN ' ' ELSE ' of ' END
                             || coalesce(w.here::text, CASE w.locktype WHEN 'relation' THEN '' ELSE 'relation ' END || w.relation || ' of database '
-                                                     || coalesce((SELECT pgscale_internal.foreign_name(o.datname) FROM pg_catalog.pg_database o
-                                                                   WHERE o.oid = w.relation_datid), w.relation_datid::text)) END,
+                                                     || coalesce(pgscale_internal.name_of(w.relation_datid)::text, w.relation_datid::text)) END,
            CASE WHEN w.pid IS NULL THEN 'prepared' ELSE a.state END,
            coalesce(a.datname, p.database), coalesce(a.usename, p.owner), a.application_name, a.backend_type, pgscale_internal.clean_statement(a.query),
            coalesce(a.transaction_ms, p.transaction_ms),

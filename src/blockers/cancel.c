@@ -238,7 +238,7 @@ static char *
 target_text(const Target *target)
 {
 	const PgscaleProc *proc = &target->proc;
-	const char *user = OidIsValid(proc->userid) ? GetUserNameFromId(proc->userid, true) : NULL;
+	const char *user = pgscale_text_name_of(proc->userid, true);
 	const char *state = pgscale_proc_state_name(proc->state);
 	const TimestampTz since = target->statement.state_start;
 	const double in_state_s = since == 0 ? 0 : Max(GetCurrentTimestamp() - since, 0) / (double) USECS_PER_SEC;
@@ -250,7 +250,7 @@ target_text(const Target *target)
 	if (proc->kind != (PgscaleProcKind) B_BACKEND)
 		appendStringInfo(&text, "%s, ", pgscale_proc_kind_name(proc->kind));
 	if (user)
-		appendStringInfo(&text, "user %s, ", pgscale_text_name(user));
+		appendStringInfo(&text, "user %s, ", user);
 	if (pgscale_procs_read_client(target->slot, false, &client) && client.application_name[0] != '\0')
 		appendStringInfo(&text, "application %s, ",
 						 pgscale_text_line(client.application_name, GetDatabaseEncoding(), NAMEDATALEN));

@@ -53,10 +53,9 @@ GRANT EXECUTE ON FUNCTION pgscale_internal.relation_buffers() TO pg_monitor;
 CREATE VIEW pgscale.relation_buffers AS
     SELECT r.relation, r.fork, r.buffers, r.buffers_bytes, r.dirty,
            round(r.mean_usage * 100) / 100 AS mean_usage, round(r.mean_score * 100) / 100 AS mean_score, r.may_leave,
-           round(r.cached_fraction * 1e9) / 1e9 AS cached_fraction, pgscale_internal.foreign_name(d.datname) AS datname, r.datid, r.relfilenode,
+           round(r.cached_fraction * 1e9) / 1e9 AS cached_fraction, pgscale_internal.name_of(r.datid) AS datname, r.datid, r.relfilenode,
            r.reltablespace
       FROM pgscale_internal.relation_buffers() r
-      LEFT JOIN pg_database d ON d.oid = r.datid
      ORDER BY r.buffers DESC;
 COMMENT ON VIEW pgscale.relation_buffers IS 'pages of each relation''s forks in shared buffers, of all databases, most first';
 GRANT SELECT ON pgscale.relation_buffers TO pg_monitor;

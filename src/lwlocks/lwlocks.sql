@@ -78,9 +78,8 @@ GRANT EXECUTE ON FUNCTION pgscale_internal.hot_buffers() TO pg_monitor;
 
 CREATE VIEW pgscale.hot_buffers AS
     SELECT h.relation, h.fork, h.block, h.page_kind, h.held, h.holders, h.all_waiters,
-           pgscale_internal.foreign_name(d.datname) AS datname, h.bufferid, h.datid, h.relfilenode, h.reltablespace
+           pgscale_internal.name_of(h.datid) AS datname, h.bufferid, h.datid, h.relfilenode, h.reltablespace
       FROM pgscale_internal.hot_buffers() h
-      LEFT JOIN pg_database d ON d.oid = h.datid
      ORDER BY h.relation::text, h.block;
 COMMENT ON VIEW pgscale.hot_buffers IS 'buffers whose content lock processes wait for now, of all databases';
 GRANT SELECT ON pgscale.hot_buffers TO pg_monitor;

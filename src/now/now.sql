@@ -157,14 +157,13 @@ SET extra_float_digits = 1
 AS $$
     SELECT coalesce(jsonb_agg(s.value || jsonb_build_object(
                'role', a.usesysid::bigint, 'application', a.application_name, 'backend_type', a.backend_type,
-               'login', pgscale_internal.clean_line(concat_ws('@', pgscale_internal.foreign_name(u.rolname), pgscale_internal.foreign_name(d.datname)), 100),
+               'login', pgscale_internal.clean_line(concat_ws('@', pgscale_internal.name_of(a.usesysid, true), pgscale_internal.name_of(a.datid)), 100),
                'query', pgscale_internal.clean_line(pgscale_internal.clean_statement(t.query), 100), 'command', pgscale_internal.statement_command(t.query),
                'transaction_s', pgscale_internal.now_age(a.xact_start), 'state_s', pgscale_internal.now_age(a.state_change))
                    ORDER BY s.ordinality), '[]')
       FROM jsonb_array_elements(sessions) WITH ORDINALITY s
       CROSS JOIN LATERAL pg_stat_get_activity((s.value->>'pid')::integer) a
       LEFT JOIN pg_database d ON d.oid = a.datid
-      LEFT JOIN pg_roles u ON u.oid = a.usesysid
       CROSS JOIN LATERAL (SELECT pgscale_internal.foreign_text(a.query, coalesce(d.encoding, 0)) AS query) t
 $$;
 COMMENT ON FUNCTION pgscale_internal.now_sessions(jsonb) IS 'part of the evidence of diagnosis: sessions with their texts';
@@ -206,8 +205,7 @@ AS $$
                'relation', CASE WHEN r.relation_datid IN (0, here.oid) OR r.relation < 16384
                                 THEN pgscale_internal.clean_line(r.relation::regclass::text, 130)
                                 WHEN r.relation IS NOT NULL
-                                THEN concat('relation ' || r.relation, ' of database ' || (SELECT pgscale_internal.foreign_name(o.datname) FROM pg_database o
-                                                                                            WHERE o.oid = r.relation_datid)) END,
+                                THEN concat('relation ' || r.relation, ' of database ' || pgscale_internal.name_of(r.relation_datid)) END,
                'waits', r.waits, 'gid', p.gid, 'gid_shown', pgscale_internal.clean_line(p.gid, 100), 'database', p.database,
                'role', a.usesysid::bigint, 'application', a.application_name, 'backend_type', a.backend_type,
                'state', CASE WHEN r.pid IS NULL THEN 'prepared' ELSE coalesce(a.state, a.backend_type) END,

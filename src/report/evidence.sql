@@ -126,13 +126,12 @@ AS $$
           JOIN waited w USING (item)
          ORDER BY b.item, b.last_seen - b.first_seen DESC)
     SELECT w.rank, w.item, w.active_sessions, w.fraction, w.wait_ms, r.idle_in_transaction_ms / nullif(r.waited_ms, 0),
-           u.rolname::text, r.application_name, r.root_state, r.first_seen, r.last_seen,
+           pgscale_internal.name_of(r.userid, true)::text, r.application_name, r.root_state, r.first_seen, r.last_seen,
            coalesce(q.query, CASE WHEN r.queryid IS NULL
                                   THEN pgscale_internal.clean_statement(pgscale_internal.foreign_text(nullif(a.query, '<insufficient privilege>'),
                                                                                                       coalesce(d.encoding, 0))) END)
       FROM waited w
       LEFT JOIN roots r USING (item)
-      LEFT JOIN pg_roles u ON u.oid = r.userid
       LEFT JOIN pgscale_internal.past_queries(ARRAY(SELECT o.queryid FROM roots o WHERE o.queryid IS NOT NULL)) q ON q.queryid = r.queryid
       LEFT JOIN pg_stat_activity a ON a.pid = r.root_pid AND a.backend_start = r.backend_start
       LEFT JOIN pg_database d ON d.oid = a.datid

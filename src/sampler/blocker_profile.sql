@@ -14,7 +14,7 @@ GRANT EXECUTE ON FUNCTION pgscale_internal.blocker_profile() TO pg_monitor;
 CREATE VIEW pgscale.blocker_profile AS
     SELECT CASE WHEN b.root_pid > 0 THEN b.root_pid::text
                 WHEN b.root_pid = 0 THEN 'prepared ' || b.prepared_xid ELSE b.root_state END AS root,
-           b.application_name, pgscale_internal.foreign_name(u.rolname) AS usename, pgscale_internal.foreign_name(d.datname) AS datname,
+           b.application_name, pgscale_internal.name_of(b.userid, true) AS usename, pgscale_internal.name_of(b.datid) AS datname,
            round(b.waited_ms) AS waited_ms,
            round(b.waited_ms / nullif(sum(b.waited_ms) OVER (), 0) * 1000) / 1000 AS fraction,
            round(b.idle_in_transaction_ms / nullif(b.waited_ms, 0) * 1000) / 1000 AS idle_fraction,
@@ -22,8 +22,6 @@ CREATE VIEW pgscale.blocker_profile AS
            b.first_seen, b.last_seen, b.root_pid, b.backend_start, b.prepared_xid, b.datid, b.userid,
            (SELECT greatest(s.stats_reset, pg_postmaster_start_time()) FROM pgscale_internal.sampler_stats() s) AS stats_reset
       FROM pgscale_internal.blocker_profile() b
-      LEFT JOIN pg_database d ON d.oid = b.datid
-      LEFT JOIN pg_roles u ON u.oid = b.userid
      ORDER BY b.waited_ms DESC;
 COMMENT ON VIEW pgscale.blocker_profile IS 'accumulated time that processes waited for locks since stats_reset, by root blocker, longest first';
 GRANT SELECT ON pgscale.blocker_profile TO pg_monitor;

@@ -11,11 +11,9 @@ COMMENT ON FUNCTION pgscale_internal.wait_current() IS 'the rows of pgscale.wait
 GRANT EXECUTE ON FUNCTION pgscale_internal.wait_current() TO pg_monitor;
 
 CREATE VIEW pgscale.wait_current AS
-    SELECT c.pid, c.backend_type, c.state, c.event_type, c.event, pgscale_internal.foreign_name(d.datname) AS datname,
-           pgscale_internal.foreign_name(u.rolname) AS usename, c.leader_pid, c.queryid, c.datid, c.userid
-      FROM pgscale_internal.wait_current() c
-      LEFT JOIN pg_database d ON d.oid = c.datid
-      LEFT JOIN pg_roles u ON u.oid = c.userid;
+    SELECT c.pid, c.backend_type, c.state, c.event_type, c.event, pgscale_internal.name_of(c.datid) AS datname,
+           pgscale_internal.name_of(c.userid, true) AS usename, c.leader_pid, c.queryid, c.datid, c.userid
+      FROM pgscale_internal.wait_current() c;
 COMMENT ON VIEW pgscale.wait_current IS 'what every server process waits for at this moment; needs no preload';
 GRANT SELECT ON pgscale.wait_current TO pg_monitor;
 COMMENT ON COLUMN pgscale.wait_current.pid IS 'process ID';

@@ -48,13 +48,10 @@ CREATE VIEW pgscale.trace_history AS
            pgscale_internal.three_digits(h.total_ms) AS total_ms, pgscale_internal.three_digits(h.fraction) AS fraction,
            pgscale_internal.three_digits(h.p50_us) AS p50_us, pgscale_internal.three_digits(h.p95_us) AS p95_us,
            pgscale_internal.three_digits(h.max_us) AS max_us,
-           pgscale_internal.foreign_name(d.datname) AS datname, pgscale_internal.foreign_name(u.rolname) AS usename, h.application_name, h.queryid,
+           pgscale_internal.name_of(h.datid) AS datname, pgscale_internal.name_of(h.userid, true) AS usename, h.application_name, h.queryid,
            pgscale_internal.three_digits(h.traced_ms) AS traced_ms, h.ended_by,
            pgscale_internal.three_digits(h.coverage_fraction) AS coverage_fraction, h.datid, h.userid
-      FROM pgscale_internal.trace_history() WITH ORDINALITY h
-      LEFT JOIN pg_database d ON d.oid = h.datid
-      LEFT JOIN pg_roles u ON u.oid = h.userid
-     ORDER BY h.ordinality;
+      FROM pgscale_internal.trace_history() h;
 COMMENT ON VIEW pgscale.trace_history IS 'the latest traces that pgscale.trace_trigger has made, oldest first, longest event first';
 GRANT SELECT ON pgscale.trace_history TO pg_monitor;
 COMMENT ON COLUMN pgscale.trace_history.trace IS 'number of the trace; numbers are given to traces that were not kept, too';

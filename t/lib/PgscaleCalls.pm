@@ -55,6 +55,7 @@ our %arguments = (
     is_secret => [q{'work_mem', i::text}],
     keep => [ q{'t'}, q{'t', 0.1}, q{'t_pkey', NULL} ],
     metrics => [ '', q{'sampler'} ],
+    name_of => [ '1', '10, true' ],
     now_age => [q{now() - interval '1 min'}],
     now_classes => [q{now() - interval '1 min', now()}],
     now_conflicting => [ q{'snapshot', 0}, q{'lock', 1}, q{'pin', i} ],

@@ -14,12 +14,9 @@ GRANT EXECUTE ON FUNCTION pgscale_internal.wait_history(timestamptz, timestamptz
 
 CREATE VIEW pgscale.wait_history AS
     SELECT h.sampled_at, h.pid, h.backend_type, h.state, h.event_type, h.event, h.blocker_pid, h.root_pid,
-           h.root_application_name, pgscale_internal.foreign_name(d.datname) AS datname, pgscale_internal.foreign_name(u.rolname) AS usename,
+           h.root_application_name, pgscale_internal.name_of(h.datid) AS datname, pgscale_internal.name_of(h.userid, true) AS usename,
            h.queryid, h.datid, h.userid
-      FROM pgscale_internal.wait_history() WITH ORDINALITY h
-      LEFT JOIN pg_database d ON d.oid = h.datid
-      LEFT JOIN pg_roles u ON u.oid = h.userid
-     ORDER BY h.ordinality;
+      FROM pgscale_internal.wait_history() h;
 COMMENT ON VIEW pgscale.wait_history IS 'the latest samples one by one, oldest first';
 GRANT SELECT ON pgscale.wait_history TO pg_monitor;
 COMMENT ON COLUMN pgscale.wait_history.sampled_at IS 'time of the sample';

@@ -27,14 +27,9 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_authid.h"
-#include "catalog/pg_database.h"
-#include "commands/dbcommands.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
-#include "utils/hsearch.h"
-#include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 
 #include "base/pg_compat.h"
@@ -82,17 +77,6 @@ typedef struct HistoryWait
 #define SH_DEFINE
 #include "lib/simplehash.h"
 
-/* Names, each read once. */
-typedef struct NameOf
-{
-	struct
-	{
-		Oid			class;		/* AuthIdRelationId or DatabaseRelationId */
-		Oid			oid;
-	}			key;
-	PgscaleSamplerPastText name;
-} NameOf;
-
 /* The waits of a class, and each event on CPU, by its number. */
 #define DIVIDED		(PGSCALE_WAIT_BLOCKED + 1)
 
@@ -118,7 +102,6 @@ typedef struct HistorySums
 	/* what the numbers in the hash stand for */
 	PgscaleSamplerLabels *labels;
 	PgscaleSamplerRoots *roots;
-	HTAB	   *names;
 } HistorySums;
 
 /* A wait, as it is added to the past: all but the event of key is set. */
@@ -317,29 +300,6 @@ read_sums(void *arg)
 		read_seconds(sums);
 }
 
-static PgscaleSamplerPastText
-name_of(HistorySums *sums, Oid class, Oid oid)
-{
-	NameOf		wanted = {.key = {class, oid}};
-	NameOf	   *entry;
-	bool		found;
-
-	if (!OidIsValid(oid))
-		return 0;
-	entry = hash_search(sums->names, &wanted.key, HASH_ENTER, &found);
-	if (!found)
-	{
-		const bool	database = class == DatabaseRelationId;
-		const char *name = database ? get_database_name(oid) : GetUserNameFromId(oid, true);
-
-		/* of a dropped database the key has the OID, of a role this */
-		if (!name && !database)
-			name = psprintf("role %u", oid);
-		entry->name = pgscale_sampler_past_number(sums->past->texts, name ? pgscale_text_name(name) : NULL);
-	}
-	return entry->name;
-}
-
 /* The columns that these numbers stand for, for the role that reads them. */
 static void
 begin_wait(HistorySums *sums, const HistoryWaitKey *of, TimedWait *wait)
@@ -347,6 +307,7 @@ begin_wait(HistorySums *sums, const HistoryWaitKey *of, TimedWait *wait)
 	PgscaleSamplerPastTexts *texts = sums->past->texts;
 	const char *application_name;
 	const char *address;
+	const char *usename = pgscale_text_name_of(of->userid, true);
 	const char *root_application = pgscale_sampler_root_application(sums->roots, &of->root);
 	PgscaleSamplerPastKey *key = &wait->key;
 
@@ -356,8 +317,11 @@ begin_wait(HistorySums *sums, const HistoryWaitKey *of, TimedWait *wait)
 	key->queryid = of->queryid;
 	key->datid = of->datid;
 	key->backend_type = pgscale_sampler_past_number(texts, pgscale_sampler_type_name(of->kind));
-	key->datname = name_of(sums, DatabaseRelationId, of->datid);
-	key->usename = name_of(sums, AuthIdRelationId, of->userid);
+	/* of a dropped database the key has the OID, of a role this */
+	if (!usename && OidIsValid(of->userid))
+		usename = psprintf("role %u", of->userid);
+	key->datname = pgscale_sampler_past_number(texts, pgscale_text_name_of(of->datid, false));
+	key->usename = pgscale_sampler_past_number(texts, usename);
 	key->application_name = pgscale_sampler_past_number(texts, application_name);
 	if (of->root_pid == 0)
 		key->blocker = pgscale_sampler_past_number(texts, "prepared transaction");
@@ -552,10 +516,7 @@ pgscale_sampler_past_read_memory(const PgscaleSamplerPastRange *ranges, int nran
 
 	if (past->hash)
 	{
-		HASHCTL		names = {.keysize = sizeof(((NameOf *) NULL)->key),.entrysize = sizeof(NameOf),.hcxt = CurrentMemoryContext};
-
 		sums.roots = pgscale_sampler_roots_copy();
-		sums.names = hash_create("pgscale names", 64, &names, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 		add_sums(&sums);
 	}
 	history_sums_destroy(sums.hash);

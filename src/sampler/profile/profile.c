@@ -472,9 +472,18 @@ read_snapshot(void *arg)
 	profile_snapshot(snapshot);
 }
 
+static int
+compare_entries(const void *a, const void *b)
+{
+	const uint64 x = ((const PgscaleSamplerProfileEntry *) a)->ns;
+	const uint64 y = ((const PgscaleSamplerProfileEntry *) b)->ns;
+
+	return (x < y) - (x > y);
+}
+
 /*
- * pgscale_internal.wait_profile(): one row an entry.  Columns that do not apply are
- * NULL: an evicted entry's row has only its event.
+ * pgscale_internal.wait_profile(): one row an entry, the longest first.  Columns that do not
+ * apply are NULL: an evicted entry's row has only its event.
  */
 Datum
 pgscale_wait_profile(PG_FUNCTION_ARGS)
@@ -482,15 +491,21 @@ pgscale_wait_profile(PG_FUNCTION_ARGS)
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	PgscaleSamplerProfileSnapshot snapshot = {0};
 	PgscaleSamplerLabels *labels;
+	double		shown = 0;
 
 	pgscale_preload_require();
 	InitMaterializedSRF(fcinfo, 0);
 	labels = pgscale_sampler_labels_read_with(read_snapshot, &snapshot);
+	qsort(snapshot.entries, snapshot.nentries, sizeof(*snapshot.entries), compare_entries);
+	for (int i = 0; i < snapshot.nentries; i++)
+		if (!pgscale_wait_is_idle(snapshot.entries[i].key.kind, snapshot.entries[i].key.wait_event))
+			shown += snapshot.entries[i].ns;
 
 	for (int i = 0; i < snapshot.nentries; i++)
 	{
 		PgscaleSamplerProfileEntry *e = &snapshot.entries[i];
 		const bool	other = e->key.kind == PGSCALE_PROC_OTHER;
+		const bool	idle = pgscale_wait_is_idle(e->key.kind, e->key.wait_event);
 		const char *application_name;
 		const char *address;
 		PgscaleRow	row = {0};
@@ -503,12 +518,13 @@ pgscale_wait_profile(PG_FUNCTION_ARGS)
 		pgscale_row_id(&row, e->key.queryid);
 		pgscale_row_text(&row, pgscale_wait_event_type(e->key.wait_event));
 		pgscale_row_text(&row, pgscale_wait_event_name(e->key.wait_event));
-		pgscale_row_bool(&row, pgscale_wait_is_idle(e->key.kind, e->key.wait_event));
+		pgscale_row_bool(&row, idle);
 		pgscale_row_int8(&row, e->samples);
 		pgscale_row_float8(&row, (double) e->ns / 1e6);
 		pgscale_row_text(&row, application_name);
 		pgscale_row_put(&row, address ? DirectFunctionCall1(inet_in, CStringGetDatum(address)) : (Datum) 0, address == NULL);
 		pgscale_row_id(&row, e->key.plan_id);
+		pgscale_row_float8(&row, idle || shown == 0 ? NAN : e->ns / shown);
 		pgscale_row_end(&row, rsinfo);
 	}
 	return (Datum) 0;

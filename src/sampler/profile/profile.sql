@@ -4,24 +4,21 @@ CREATE FUNCTION pgscale_internal.wait_profile(
     OUT backend_type text, OUT datid oid, OUT userid oid, OUT queryid bigint,
     OUT event_type text, OUT event text, OUT idle boolean,
     OUT samples bigint, OUT wait_ms double precision, OUT application_name text, OUT client_addr inet,
-    OUT plan_id bigint)
+    OUT plan_id bigint, OUT fraction double precision)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_wait_profile'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 5000;
-COMMENT ON FUNCTION pgscale_internal.wait_profile() IS 'the rows of pgscale.wait_profile, and those of idle waits';
+COMMENT ON FUNCTION pgscale_internal.wait_profile() IS 'the rows of pgscale.wait_profile in their order, and those of idle waits';
 GRANT EXECUTE ON FUNCTION pgscale_internal.wait_profile() TO pg_monitor;
 
 CREATE VIEW pgscale.wait_profile AS
     SELECT p.backend_type, p.event_type, p.event, round(p.wait_ms * 10) / 10 AS wait_ms,
-           round(p.wait_ms / nullif(sum(p.wait_ms) OVER (), 0) * 1e6) / 1e6 AS fraction,
-           pgscale_internal.foreign_name(d.datname) AS datname, pgscale_internal.foreign_name(u.rolname) AS usename,
+           round(p.fraction * 1e6) / 1e6 AS fraction,
+           pgscale_internal.name_of(p.datid) AS datname, pgscale_internal.name_of(p.userid, true) AS usename,
            p.application_name, p.queryid, p.samples, p.client_addr, p.plan_id, p.datid, p.userid,
            (SELECT s.stats_reset FROM pgscale_internal.sampler_stats() s) AS stats_reset
       FROM pgscale_internal.wait_profile() p
-      LEFT JOIN pg_database d ON d.oid = p.datid
-      LEFT JOIN pg_roles u ON u.oid = p.userid
-     WHERE NOT p.idle
-     ORDER BY p.wait_ms DESC;
+     WHERE NOT p.idle;
 COMMENT ON VIEW pgscale.wait_profile IS
 'accumulated waits since stats_reset, longest first, without idle ones; a row for each value of pgscale.sampler_dimensions; top_waits() has any period';
 GRANT SELECT ON pgscale.wait_profile TO pg_monitor;

@@ -60,13 +60,11 @@ GRANT EXECUTE ON FUNCTION pgscale_internal.query_waits() TO pg_monitor;
 CREATE VIEW pgscale.query_waits AS
     SELECT q.event_type, q.event, round(q.wait_ms * 10) / 10 AS wait_ms, q.calls,
            pgscale_internal.clean_line(q.query, 28) AS query,
-           pgscale_internal.foreign_name(d.datname) AS datname, q.queryid,
+           pgscale_internal.name_of(q.datid) AS datname, q.queryid,
            (SELECT s.stats_reset FROM pgscale_internal.sampler_stats() s) AS stats_reset,
-           pgscale_internal.foreign_name(u.rolname) AS usename, q.samples, round(q.fraction * 1e6) / 1e6 AS fraction,
+           pgscale_internal.name_of(q.userid, true) AS usename, q.samples, round(q.fraction * 1e6) / 1e6 AS fraction,
            round(q.total_time_ms * 10) / 10 AS total_time_ms, q.datid, q.userid, q.query AS full_query
       FROM pgscale_internal.query_waits() q
-      LEFT JOIN pg_database d ON d.oid = q.datid
-      LEFT JOIN pg_roles u ON u.oid = q.userid
      ORDER BY q.wait_ms DESC;
 COMMENT ON VIEW pgscale.query_waits IS
 'waits by query and role since stats_reset, longest first, joined to pg_stat_statements; an error with a hint if that is not installed';
