@@ -110,8 +110,6 @@ $runaway->start('SELECT count(*) FROM generate_series(1, 1000000) a, generate_se
 my $its = "jsonb_array_elements(pgscale_internal.now_evidence()->'computing') c";
 $db->poll_ok("SELECT (c->>'age_s')::float8 > 5, (c->>'cpus')::float8 > 0, c->>'query' ~ '^SELECT count' FROM $its WHERE c->>'pid' = '"
       . $runaway->pid . q{'}, 'a statement that computes', 't|t|t');
-$db->poll_ok("SELECT bool_and(e->>'look_s' IS NOT NULL AND (e->>'look_s')::float8 < 0.015 AND (c->>'cpus')::float8 > 0) FROM pgscale_internal.now_evidence() e,
-    jsonb_array_elements(e->'computing') c WHERE c->>'pid' = '" . $runaway->pid . q{'}, 'by what the sampler has read: nothing sleeps for it', 't');
 $db->poll_ok(qq{SELECT f.rule FROM $its, LATERAL pgscale_internal.now_findings(jsonb_build_object('cpus', 2, 'long_computing', 1,
     'now', '{"s": 6, "active": 8, "kinds": {"cpu": 1.5}}'::jsonb, 'usual', '{"s": 0}'::jsonb,
     'computing', jsonb_build_array((c || '{"cpus": 1, "running": true}') - '{ran_s,cpu_s}'::text[]))) f

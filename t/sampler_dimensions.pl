@@ -60,6 +60,7 @@ in_time_ok(sub {
     return $db->sql(q{SELECT count(*) > 0 FROM pgscale_internal.wait_profile() WHERE application_name = 'other'}) eq 't';
 }, 'what there is no room for has one name');
 $db->sampler('off');
+is($db->sql('SELECT count(*) FROM (SELECT wait_ms - lag(wait_ms) OVER () AS more FROM pgscale.wait_profile) w WHERE more > 0'), 0, 'the longest first');
 is($db->sql('SELECT (SELECT sum(samples) FROM pgscale_internal.wait_profile()) = samples FROM pgscale.sampler_stats'), 't',
     'and sums are whole');
 is($db->sql(q{SELECT count(DISTINCT (application_name, client_addr)) <= 1000 FROM pgscale_internal.wait_profile()

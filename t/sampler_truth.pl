@@ -57,8 +57,6 @@ for ([ 'Timeout:PgSleep', 'pg_sleep(0.5)' ], [ 'CPU', '(SELECT count(*) FROM gen
 }
 isnt($queryid{CPU}, $queryid{'Timeout:PgSleep'}, 'each has its query identifier');
 
-is($db->sql('SELECT count(*) FROM (SELECT wait_ms - lag(wait_ms) OVER () AS more FROM pgscale.wait_profile) w WHERE more > 0'), 0, 'the longest first');
-
 # Idle sessions
 # by the process, too: one that is not yet known by its name is not known to idle either
 is($db->sql('SELECT count(*) FROM pgscale.wait_profile JOIN pgscale_internal.wait_profile() s USING (backend_type, event_type, event)
