@@ -168,6 +168,9 @@ SELECT * FROM pgscale_internal.wait_history('infinity', '-infinity');
 SELECT * FROM pgscale_internal.wait_history(now(), now() - interval '1 s');
 SELECT * FROM pgscale.query_waits;
 \set VERBOSITY default
+-- names of databases and roles, one after the other, and of what has none
+SELECT string_agg(coalesce(pgscale_internal.name_of(object, role)::text, 'none'), ' ' ORDER BY n) AS names
+  FROM (VALUES (1, 1::oid, false), (2, 1, true), (3, 3373, true), (4, 3373, false), (5, 0, false), (6, 0, true), (7, 1, false)) v (n, object, role);
 SELECT count(*) FROM pg_settings WHERE name LIKE 'pgscale.%' AND (source <> 'default' OR pending_restart);
 
 DROP FUNCTION wait_until;

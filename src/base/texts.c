@@ -334,18 +334,21 @@ pgscale_name_of(PG_FUNCTION_ARGS)
 	struct
 	{
 		Oid			oid;
+		bool		role;
 		NameData	name;		/* empty: there is none */
 	}		   *kept = fcinfo->flinfo->fn_extra;
 	const Oid	oid = PG_GETARG_OID(0);
+	const bool	role = PG_GETARG_BOOL(1);
 
 	if (!kept)
 		kept = fcinfo->flinfo->fn_extra = MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof(*kept));
-	if (kept->oid != oid)
+	if (kept->oid != oid || kept->role != role)
 	{
-		const char *name = pgscale_text_name_of(oid, PG_GETARG_BOOL(1));
+		const char *name = pgscale_text_name_of(oid, role);
 
 		kept->name = *DatumGetName(DirectFunctionCall1(namein, CStringGetDatum(name ? name : "")));
 		kept->oid = oid;
+		kept->role = role;
 	}
 	if (NameStr(kept->name)[0] == '\0')
 		PG_RETURN_NULL();
