@@ -6,6 +6,7 @@ use IPC::Run;
 use PgscaleTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::HiRes qw(usleep);
 
 my $node = pgscale_node('main', init => [ allows_streaming => 1 ], conf => <<'EOC');
 max_connections = 60
@@ -275,5 +276,16 @@ cause_ok($on_bare, 'blocker', $root->pid, '2 sessions wait for a lock on public.
 like($on_bare->sql('SELECT string_agg(now, chr(10)) FROM pgscale.now'),
     qr/^load .* now: this moment; usual: not known\n  active sessions +2\.0\n(?:  on a CPU .*\n)?(?:  queued .*\n)?  waiting: Lock +2\.0$/m, 'the load');
 $on_bare->ends_waiting($root, $one, $two);
+
+# signals do not end the time in which CPUs are watched
+my $burner = session($bare);
+$burner->start('SELECT count(*) FROM pg_class a, pg_class b, pg_class c, pg_class d');
+$on_bare->poll_ok(q{SELECT jsonb_array_length(pgscale_internal.now_processes()->'computing')}, 'a statement computes', 1);
+$on_bare->start(q{SELECT count(*), count(*) FILTER (WHERE p->'computing'->0 ? 'cpus'), bool_and((p->>'look_s')::float8 >= 0.015)
+    FROM (SELECT pgscale_internal.now_processes() p FROM generate_series(1, 20) OFFSET 0) looks});
+for (1 .. 500) { kill USR1 => $on_bare->pid; usleep(1000); }
+is(($on_bare->finish)[1], '20|20|t', 'and its CPU time is known while signals arrive');
+$on_bare->sql('SELECT pg_cancel_backend(' . $burner->pid . ')');
+$burner->finish;
 
 done_testing();

@@ -10,8 +10,9 @@
  *
  * Whether a session really has a CPU only the kernel knows.  So for at most 64 sessions, the
  * oldest first, its counts are compared with those that the sampler has read in the last second,
- * or, without these, are read twice, 15 ms apart.  In that time it is also seen which flushes of
- * WAL last for all of it, if none are counted, and whether replay still waits for a pinned page.
+ * or in the last three seconds if a statement has no identifier.  Without these they are read twice,
+ * 15 ms apart.  In that time it is also seen which flushes of WAL last for all of it, if none are
+ * counted, and whether replay still waits for a pinned page.
  *
  * Needs no preload.  Failure: a process that ends meanwhile is left out; without the kernel's
  * counts the CPU's members are missing.
@@ -69,6 +70,7 @@ typedef struct Watched
 	bool		marked;
 	PgscaleProcMark mark;		/* of that moment */
 	int64		age_ns;			/* of its statement */
+	int64		life_ns;		/* of its process */
 	bool		kept;			/* the sampler has read it */
 	PgscaleCpuReading before;	/* its clock is 0: the kernel does not tell */
 	double		life_s;			/* ran and queued since the process began */
@@ -307,6 +309,7 @@ watch_session(NowScan *scan, int i)
 	w->on_cpu = proc->wait_event == PGSCALE_WAIT_CPU;
 	w->marked = pgscale_procs_mark(scan->slots[i], proc, &w->mark);
 	w->age_ns = age_of(scan, proc) * NS_PER_S;
+	w->life_ns = (scan->now - proc->proc_start) * NS_PER_US;
 	w->run = w->queue = -1;
 	scan->nwatched++;
 }
@@ -373,6 +376,16 @@ is_passing_conflict(const NowScan *scan)
 		*pgscale_compat_wait_event_at(&ProcGlobal->allProcs[scan->startup_slot]) != scan->startup_event;
 }
 
+/* A signal, as of a notification, ends a sleep early. */
+static void
+sleep_until(int64 ns)
+{
+	int64		left;
+
+	while ((left = ns - pgscale_timer_clock()) > 0)
+		pg_usleep(left / NS_PER_US + 1);
+}
+
 static void
 look_at_cpus(NowScan *scan, bool watch_flushes)
 {
@@ -391,14 +404,15 @@ look_at_cpus(NowScan *scan, bool watch_flushes)
 	{
 		Watched    *w = &scan->watched[i];
 
-		w->kept = pgscale_evidence_find_cpu(w->pid, begin - LOOK_NS, &w->before);
+		/* one that is older than the process is of another, which had its pid */
+		w->kept = pgscale_evidence_find_cpu(w->pid, begin - LOOK_NS, &w->before) && w->before.clock_ns >= begin - w->life_ns;
 		nkept += w->kept;
 		look = look || (!w->kept && w->age_ns >= 2 * LOOK_NS);
 		if (!w->kept)
 			w->before.clock_ns = read_schedule(w->pid, &w->before.counts) ? pgscale_timer_clock() : 0;
 	}
 	if (look || (scan->nwatched > 0 && nkept == 0))
-		pg_usleep(LOOK_NS / NS_PER_US);
+		sleep_until(pgscale_timer_clock() + LOOK_NS);
 	if (is_passing_conflict(scan))
 		scan->conflict = NULL;
 	scan->look_s = (pgscale_timer_clock() - begin) / (double) NS_PER_S;
