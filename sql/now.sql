@@ -423,6 +423,8 @@ INSERT INTO cases (found, expected) VALUES
         'replication_wait high set'),
     (synchronous('{"sync_standbys": 1, "sync_flushed": 1, "sync_replaying": "near", "sync_apply": false}'),
         'replication_wait medium set'),
+    (synchronous('{"sync_standbys": 1, "sync_flushed": 1, "sync_replaying": "near", "sync_apply": true, "patroni": true}'),
+        'replication_wait high'),
     (synchronous('{"sync_standbys": 2, "sync_wanted": 2, "sync_flushed": 1}'), 'replication_wait medium set'),
 -- wraparound_vacuum, by age
     (found('{"oldest_xid_age": 1600000000, "oldest_xid_database": "app"}'), 'wraparound_vacuum medium'),

@@ -144,7 +144,7 @@ like($monitor->sql($screen), qr/^CALL pgscale[.]revert\($change, true\) \(superu
 
 $db->sql('CREATE ROLE "Shop" LOGIN CONNECTION LIMIT 4');
 my @clients = map { session($node, user => 'Shop') } 1 .. 4;
-found_ok('connection_limit', qr/^low\|All 4 connections that role Shop may have are used, 4 of them idle: another one is refused$/, 'a pool that has all it may have');
+found_ok('connection_limit', qr/^low\|All 4 connections that role Shop may have are used, 4 of them idle: the next one is refused$/, 'a pool that has all it may have');
 $_->sql('BEGIN') for @clients;
 found_ok('connection_limit', qr/^medium\|All 4 .* 0 of them idle/, 'and uses them');
 is(cure('connection_limit'), 'ALTER ROLE "Shop" CONNECTION LIMIT 8', 'its cure');

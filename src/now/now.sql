@@ -449,5 +449,13 @@ AS $$
     SELECT * FROM pgscale_internal.now_findings(pgscale_internal.now_evidence())
 $$;
 COMMENT ON FUNCTION pgscale.diagnosis() IS
-'causes of what is unusual now, the most certain and most costly first, each with the statement that cures it and its risk; no row if nothing is unusual';
+'causes of what is unusual at this moment, the most costly first: sessions held up, times 1, 0.6 or 0.25 by certainty; no row: nothing is unusual. Works without preload, with less evidence
+rank: 1 for the first line of pgscale.now
+rule: name of the rule
+certainty: high, medium or low
+sentence: the finding in one sentence, with the cause
+cure: statement that ends the trouble, or that shows more where only a person can decide
+risk: what the statement costs, and the role that may run it if the caller may not
+pid: process ID of the cause; NULL if the cause is not one process
+evidence: the numbers: sessions, _s seconds, _ms milliseconds, _bytes bytes';
 GRANT EXECUTE ON FUNCTION pgscale.diagnosis() TO pg_monitor;

@@ -218,6 +218,7 @@ GRANT EXECUTE ON FUNCTION pgscale_internal.now_lines(jsonb) TO pg_monitor;
 
 CREATE VIEW pgscale.now AS
     SELECT l.line AS now FROM pgscale_internal.now_lines(pgscale_internal.now_evidence()) WITH ORDINALITY l(line, n) ORDER BY l.n;
-COMMENT ON VIEW pgscale.now IS 'one screen, to be watched every 2 s: the cause of what is unusual now and its cure, load, connections, blockers, the oldest statements, disks';
+COMMENT ON VIEW pgscale.now IS
+'one screen of at most 36 lines, to be watched every 2 s: the cause of the trouble and its cure, load, connections, blockers, the oldest statements, disks';
 GRANT SELECT ON pgscale.now TO pg_monitor;
 COMMENT ON COLUMN pgscale.now.now IS 'line of text, at most 118 characters';

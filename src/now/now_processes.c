@@ -378,7 +378,7 @@ is_passing_conflict(const NowScan *scan)
 
 /* A signal, as of a notification, ends a sleep early. */
 static void
-sleep_until(int64 ns)
+look_until(int64 ns)
 {
 	int64		left;
 
@@ -412,7 +412,7 @@ look_at_cpus(NowScan *scan, bool watch_flushes)
 			w->before.clock_ns = read_schedule(w->pid, &w->before.counts) ? pgscale_timer_clock() : 0;
 	}
 	if (look || (scan->nwatched > 0 && nkept == 0))
-		sleep_until(pgscale_timer_clock() + LOOK_NS);
+		look_until(pgscale_timer_clock() + LOOK_NS);
 	if (is_passing_conflict(scan))
 		scan->conflict = NULL;
 	scan->look_s = (pgscale_timer_clock() - begin) / (double) NS_PER_S;

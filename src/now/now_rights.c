@@ -92,8 +92,14 @@ pgscale_now_cancel_waiter(PgscaleNowFinding *f, int pid, Oid role, const char *r
 }
 
 void
-pgscale_now_set(PgscaleNowFinding *f, const char *setting, const char *value, const char *risk)
+pgscale_now_set(PgscaleNowFinding *f, const PgscaleNowEvidence *e, const char *setting, const char *value, const char *risk)
 {
+	if (e->patroni)
+	{
+		pgscale_now_cure(f, psprintf("%s; run it in a shell: Patroni has the settings of all nodes", risk),
+						 "patronictl edit-config --pg '%s=%s'", setting, value);
+		return;
+	}
 	pgscale_now_cure(f, risk, "CALL pgscale.set('%s', %s, true)", setting, quote_literal_cstr(value));
 	if (!may_execute("pgscale.set(pg_catalog.text, pg_catalog.text, boolean, boolean, bigint)"))
 		pgscale_now_needs(f, false, "a superuser, or EXECUTE on pgscale.set()");

@@ -110,7 +110,8 @@ extern void pgscale_now_terminate(PgscaleNowFinding *f, const PgscaleNowSession 
 /* pg_cancel_backend(), of a session that waits for a lock itself: pgscale.cancel() would refuse. */
 extern void pgscale_now_cancel_waiter(PgscaleNowFinding *f, int pid, Oid role, const char *risk);
 
-extern void pgscale_now_set(PgscaleNowFinding *f, const char *setting, const char *value, const char *risk);
+/* By pgscale.set(), or by the command of Patroni where that has the settings. */
+extern void pgscale_now_set(PgscaleNowFinding *f, const PgscaleNowEvidence *e, const char *setting, const char *value, const char *risk);
 
 /* One that is not finite is left out. */
 extern void pgscale_now_number(PgscaleNowFinding *f, const char *name, double value);

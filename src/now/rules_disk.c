@@ -82,7 +82,7 @@ cure_checkpoints(PgscaleNowFinding *f, const PgscaleNowEvidence *e)
 		pgscale_now_cure(f, "reads only; find what runs CHECKPOINT, or base backups, this often",
 						 "SELECT pid, usename, application_name, query FROM pg_stat_activity WHERE query ILIKE '%%checkpoint%%'");
 	else if (e->max_wal_size_wanted)
-		pgscale_now_set(f, "max_wal_size", e->max_wal_size_wanted,
+		pgscale_now_set(f, e, "max_wal_size", e->max_wal_size_wanted,
 						psprintf("pg_wal may take %s and more, and recovery after a crash longer", e->max_wal_size_wanted));
 	else
 		pgscale_now_cure(f, "reads only; the disk of pg_wal has no room for a larger max_wal_size: enlarge it, or write less WAL",
@@ -181,8 +181,8 @@ find_slow_flush(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 							e->look_s * 1000, waits, PGSCALE_NOW_WAIT(waits));
 	else
 		return;
-	pgscale_now_set(f, "synchronous_commit", "off",
-					"a crash or a failover loses the latest commits, a second of them or more; then see to the disk");
+	pgscale_now_set(f, e, "synchronous_commit", "off",
+					"a crash or a failover loses the latest commits, a second of them or more; revert it after the repair");
 	pgscale_now_number(f, "flush_ms", ms);
 	pgscale_now_number(f, "usual_flush_ms", e->usual.flush_ms);
 	pgscale_now_number(f, "waiting_sessions", waits);

@@ -165,7 +165,7 @@ cure_connections(PgscaleNowFinding *f, const PgscaleNowEvidence *e, bool end_idl
 						 "WHERE state LIKE 'idle in transaction%%' ORDER BY xact_start LIMIT 20");
 	else if (end_idle)
 	{
-		pgscale_now_cure(f, "20 clients must connect again; repeat it if that is not enough; a pooler helps for good",
+		pgscale_now_cure(f, "up to 20 clients must connect again; repeat it if that is not enough; a pooler helps for good",
 						 "SELECT pgscale.terminate(pid, idle => true)\n"
 						 "FROM (SELECT pid FROM pg_stat_activity\n"
 						 "WHERE application_name = %s\n"

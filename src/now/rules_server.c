@@ -94,7 +94,7 @@ cure_late_replay(PgscaleNowFinding *f, const PgscaleNowEvidence *e)
 {
 	const char *standby = e->sync_replaying ? pgscale_now_beginning(e->sync_replaying, 24) : "the standby";
 
-	pgscale_now_set(f, "synchronous_commit", "on",
+	pgscale_now_set(f, e, "synchronous_commit", "on",
 					psprintf("later commits wait until they are flushed; to free these, see pgscale.now of %s", standby));
 }
 
@@ -126,9 +126,9 @@ find_replication_wait(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 		pgscale_now_cure(f, "reads only; Patroni sets who must confirm: patronictl edit-config, synchronous_mode and _strict",
 						 "SELECT application_name, state, sync_state, flush_lsn FROM pg_stat_replication");
 	else if (e->sync_standbys >= 1 && missing && e->sync_fewer)
-		pgscale_now_set(f, "synchronous_standby_names", e->sync_fewer, "commits are on fewer servers; set it back when the others are there");
+		pgscale_now_set(f, e, "synchronous_standby_names", e->sync_fewer, "commits are on fewer servers; set it back when the others are there");
 	else
-		pgscale_now_set(f, "synchronous_standby_names", "", "commits are on this server only: losing it loses them");
+		pgscale_now_set(f, e, "synchronous_standby_names", "", "commits are on this server only: losing it loses them; set it back when a standby is there");
 	pgscale_now_number(f, "waiting_sessions", waits);
 	pgscale_now_number(f, "held_up_sessions", held_up);
 	pgscale_now_number(f, "standbys_wanted", e->sync_wanted);
@@ -168,7 +168,7 @@ find_wraparound_vacuum(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 	f = pgscale_now_add(found, e->oldest_xid_age >= OLDEST_XIDS ? PGSCALE_NOW_HIGH : PGSCALE_NOW_MEDIUM, 1,
 						"Database %s is %.1f billion transactions old; at 2.1 the server stops writing",
 						e->oldest_xid_database ? pgscale_now_beginning(e->oldest_xid_database, 30) : "(unknown)", e->oldest_xid_age / 1e9);
-	pgscale_now_cure(f, "run it in that database, and first end old transactions and drop unused slots; it reads much",
+	pgscale_now_cure(f, "run it in that database; it reads much; first end what keeps old rows: transactions, unused slots",
 					 "VACUUM");
 	pgscale_now_needs_vacuum(f, e->oldest_xid_owner);
 	pgscale_now_number(f, "xid_age", e->oldest_xid_age);

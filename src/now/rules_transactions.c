@@ -50,7 +50,7 @@ find_failing_transactions(const PgscaleNowEvidence *e, PgscaleNowFindings *found
 	f = pgscale_now_add(found, known ? PGSCALE_NOW_MEDIUM : PGSCALE_NOW_LOW, fraction * e->now.active,
 						"%.0f transactions a second are rolled back, %.0f %% of all%s: %s", e->now.rollbacks_per_s, 100 * fraction,
 						known ? psprintf(" (usually %.0f %%)", 100 * usual) : "",
-						deadlocks ? "most of them by deadlocks" : "the server's log has errors, if there are");
+						deadlocks ? "most of them by deadlocks" : "the server's log has the errors, if any");
 	pgscale_now_cure(f, "reads only, sums since the last reset; what failed, and how, is in the log",
 					 "SELECT datname, xact_rollback, deadlocks FROM pg_stat_database ORDER BY 2 DESC");
 	pgscale_now_number(f, "rollbacks_per_s", e->now.rollbacks_per_s);
@@ -117,7 +117,7 @@ find_connection_limit(const PgscaleNowEvidence *e, PgscaleNowFindings *found)
 	if (!e->limited)
 		return;
 	f = pgscale_now_add(found, e->limited_idle >= e->limited_connections / 2 ? PGSCALE_NOW_LOW : PGSCALE_NOW_MEDIUM, 1,
-						"All %.0f connections that %s %s may have are used, %.0f of them idle: another one is refused",
+						"All %.0f connections that %s %s may have are used, %.0f of them idle: the next one is refused",
 						e->limited_connections, e->limited, e->limited_shown ? pgscale_now_beginning(e->limited_shown, 40) : "", e->limited_idle);
 	/* half of what is free is left to others */
 	if (more >= 1 && e->limited_name && !e->standby)
