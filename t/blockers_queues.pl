@@ -268,7 +268,7 @@ is($db->sql(q{SELECT count(*) FROM pgscale.wait_history WHERE (blocker_pid IS NU
     OR event_type <> 'Lock' AND blocker_pid IS NOT NULL}), 0, 'both or none, and for locks only');
 
 # What the page says of it: afterwards, when all have gone
-my ($who) = slurp_file('doc/blockers.md') =~ /Who was it at 03:10.*?```sql\n(.*?);\n```/s;
+my ($who) = slurp_file('doc/locks.md') =~ /Which session was it at 03:10.*?```sql\n(.*?);\n```/s;
 my $pid = of('a')->pid;
 all_end();
 is($db->sql("SELECT root_pid, root_state, root_usename = current_user, waiting, since <= until

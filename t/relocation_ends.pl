@@ -272,7 +272,7 @@ my $wanting = q{SELECT count(*) FROM pg_locks WHERE relation = 'empty'::regclass
     my $pid = $holder->pid;
     job_ok($job, "message ~ '^in use by .*process $pid'", 't', 'so is another user');
     is(($db->try(q{SELECT pgscale.relocate_table('t', 'other')}))[0], '55006', 'a second job of the table is refused');
-    like(($db->try(q{SELECT pgscale.relocate_table('t', 'fast', 'lock')}))[1], qr/"t" already is/, 'whatever its mode and place');
+    like(($db->try(q{SELECT pgscale.relocate_table('t', 'fast', 'lock')}))[1], qr/"t" is already/, 'whatever its mode and place');
     $holder->sql('COMMIT');
     $db->sql(q{COMMIT PREPARED 'p'});
     ended_ok($job, 'done|1', 'when they have ended it is done, at the first attempt', 'state, attempts');

@@ -128,7 +128,7 @@ my $fresh = session($node, dbname => 'fresh');
 $fresh->sql('CREATE EXTENSION pgscale; CREATE TABLE f (id int PRIMARY KEY)');
 chmod 0555, $node->data_dir . '/pg_stat' or die $!;
 my ($state, $text) = $fresh->try(q{SELECT pgscale.relocate_indexes('f_pkey', 'fast', mode => 'rebuild')});
-like("$state $text", qr/^58030 .*HINT:  The server log says why "pg_stat/s, 'what cannot be written down is refused');
+like("$state $text", qr/^58030 .*HINT:  The server log shows why "pg_stat/s, 'what cannot be written down is refused');
 chmod 0700, $node->data_dir . '/pg_stat' or die $!;
 is($fresh->sql('SELECT count(*) FROM pgscale.relocation_jobs'), 0, 'and is no job');
 ended_ok(ask(q{relocate_indexes('f_pkey', 'fast', mode => 'rebuild')}, $fresh), 'done', 'later it is', 'state', $fresh);

@@ -163,7 +163,7 @@ same_ok('tables');
 done_ok('undone', map { $db->sql("SELECT pgscale.relocation_undo($_)") } @jobs);
 is($db->sql($moved), 0, 'they are where they were');
 my ($state, $text) = $db->try("SELECT pgscale.relocation_undo($jobs[0])");
-like("$state $text", qr/^55000 .*relocation job $jobs[0] is done, and there is nothing to undo\nHINT:  Only what a job has moved/s,
+like("$state $text", qr/^55000 .*relocation job $jobs[0] is done, and there is nothing to undo\nHINT:  Only a relation that the job has moved/s,
     'nothing is undone twice');
 @jobs = ask(q{relocate_indexes('t_gin', 'fast', mode => 'rebuild')});
 done_ok('once more', @jobs);

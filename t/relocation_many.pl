@@ -92,7 +92,7 @@ is($db->sql('SELECT sum(violations), bool_and(done > 0) FROM counted'), '0|t', '
 is($db->sql(q{SELECT DISTINCT mode FROM pgscale.relocation_jobs WHERE kind = 'index'}), 'online', 'indexes move online by default');
 
 $db->sql(q{CREATE INDEX counters_n ON counters (n); SET client_min_messages = notice});
-my $warned = qr/NOTICE:  00000: while 1 unique index is built anew, INSERT ... ON CONFLICT may raise .*HINT:  mode => 'online'/s;
+my $warned = qr/NOTICE:  00000: while 1 unique index is rebuilt, INSERT ... ON CONFLICT may raise .*HINT:  mode => 'online'/s;
 like(($db->try(q{SELECT pgscale.relocate_indexes('counters_key', 'fast', mode => 'rebuild')}))[1], $warned,
     'a rebuild says that it may');
 done_ok('a rebuild', my $rebuilt = $db->sql('SELECT max(job) FROM pgscale.relocation_jobs'));

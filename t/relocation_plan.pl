@@ -48,7 +48,7 @@ sysopen my $direct, path('t'), Fcntl::O_DIRECT or plan skip_all => "no direct I/
 my $of_temporary = 'of a temporary file, because there was little to read';
 my $sound = q{reads BETWEEN 64 AND 256 OR reason ~ '; only \d+ reads', read_ms > 0 AND read_ms <= max_ms,
     sequential_bytes_per_s > 0,
-    CASE WHEN random_page_cost IS NULL THEN reason ~ 'no random_page_cost, as \d rounds suggest from'
+    CASE WHEN random_page_cost IS NULL THEN reason ~ 'no random_page_cost, because \d rounds suggest'
     ELSE random_page_cost >= 1 AND random_page_cost = round(random_page_cost::numeric, 1) END, spread >= 1, device <> ''};
 my $formula = q{random_page_cost IS NULL
     OR abs(random_page_cost - greatest(1, 0.1 * read_ms / (1000 * 8192 / sequential_bytes_per_s::float8))) <= 0.0501};
@@ -103,7 +103,7 @@ SKIP:
     # a busy machine makes all of them slow
     in_time_ok(sub {
         return probe('pg_default', 'random_page_cost, spread > 3, max_ms >= 8, read_ms < 7, reason') =~
-          /^\|t\|t\|t\|of its relations; no random_page_cost, as 4 rounds suggest from/;
+          /^\|t\|t\|t\|of its relations; no random_page_cost, because 4 rounds suggest/;
     }, 'where rounds do not agree, they suggest none');
     unlink "$reads/slow", "$reads/uneven";
 }
@@ -552,7 +552,7 @@ like(notices("$_('parent', 'fast')"), qr/^2 tables that inherit from "parent" ar
 unlike(notices(q{relocate_table('p', 'fast')}), qr/inherit|standby/, 'partitions do not; there is no standby');
 $db->sql(q{SELECT pg_create_physical_replication_slot('standby')});
 my $mb = $db->sql(q{SELECT round(pg_table_size('t') / 1048576.0, 1)});
-like(notices(q{relocate_table('t', 'fast')}), qr/^each standby needs the same room in tablespace "fast": $mb MB$/m,
+like(notices(q{relocate_table('t', 'fast')}), qr/^each standby also needs room in tablespace "fast": $mb MB$/m,
     'where there may be one, it needs room');
 $db->sql(q{SELECT pg_drop_replication_slot('standby')});
 

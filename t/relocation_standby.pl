@@ -80,7 +80,7 @@ $db->set('pgscale.relocation_max_lag', 256);
 done_ok('megabytes below the limit', ask(sprintf $rebuild, 'fast'));
 $db->set('pgscale.relocation_max_lag', 0);
 my ($behind) = ask(sprintf $rebuild, 'other');
-job_ok($behind, q{state, sqlstate, message ~ '^standby "one" has \d+ MB of WAL still to receive [(]pgscale', attempts},
+job_ok($behind, q{state, sqlstate, message ~ '^standby "one" has \d+ MB of WAL to receive [(]pgscale', attempts},
     'waiting|55006|t|0', 'it waits for a standby');
 $db->poll_ok(q{SELECT reason LIKE '1 of this database wait to begin, the first one because of: standby "one" has %'
     FROM pgscale.health

@@ -11,7 +11,7 @@ use PgscaleTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($text) = slurp_file('doc/tuning.md') =~ /^### Tuning in four statements\n.*?^```sql\n(.*?)^```/ms;
+my ($text) = slurp_file('doc/tuning.md') =~ /^## Tuning in four statements\n.*?^```sql\n(.*?)^```/ms;
 my ($advice, $apply, $verify, $revert) = my @statements = map { s/--.*//gr =~ s/\A\s+|\s+\z//gr } $text =~ /[^;]+;/g;
 is(scalar @statements, 4, 'four statements');
 my ($setting) = $apply =~ /apply\('(\w+)'/;

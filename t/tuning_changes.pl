@@ -162,7 +162,7 @@ for my $case ((map { [ $_, 0 ] } sort keys %calls), [ 'set', 1 ])
     cmp_ok($n, '>', 5, 'there are such calls');
 }
 like($told, qr/^DETAIL: .*has the new line all the same.*^HINT: /ms, 'some changed the file all the same, and said so');
-like($unread, qr/WARNING: .*cannot be read now: whether it has the line is not known$/m, 'one could not be read again, which is told');
+like($unread, qr/WARNING: .*cannot be read now, so it is unknown whether it has the line$/m, 'one could not be read again, which is told');
 
 ### Killed before the act, within, and after it
 
@@ -182,7 +182,7 @@ for (my $n = 0;; $n++)
     is(journal('state', $killed) . journal('state', $below), 'begunpending reload', 'the journal has what was begun, and the change before it stands');
     $db->sql(q{ALTER SYSTEM SET work_mem = '1MB'});
     refused_ok($db, "revert($killed)", '55000', qr/changed by hand since/, 'one of which is not known whether it was made');
-    like(journal('state, message', $killed), qr/^changed by hand.*is not known$/, 'says so');
+    like(journal('state, message', $killed), qr/^changed by hand.*it is unknown whether/, 'says so');
     $db->sql(q{ALTER SYSTEM SET work_mem = '6MB'});
     is(journal('state', $below), 'superseded', 'what a session has made right before its end is not called changed by hand');
     change($db, "revert($_)") for $killed, $below;
@@ -279,7 +279,7 @@ for my $file (qw(PG_VERSION global/pg_control postgresql.auto.conf))
     my ($state, $answer) =
       hit(q{set('max_connections', '50')}, kinds => $kinds{open}, left => 0, error => $ENOSPC, word => ".start/$file");
 
-    like("$state $answer", qr/^53100 .*No space left on device\nHINT:  Free space .*; force => true does not ask/s, "no space for $file");
+    like("$state $answer", qr/^53100 .*No space left on device\nHINT:  Free space .*; force => true skips the check/s, "no space for $file");
     is(left(), '', 'nothing is left');
 }
 is(file() eq $original && last_change() == $last, 1, 'nothing was changed');
@@ -297,7 +297,7 @@ for my $value (50, 3)
     }
     kill 'KILL', $asked;
     my ($state, $answer) = $session->finish;
-    like("$state $answer", qr/^00000 .*WARNING: .*whether the server would start again is not known\nDETAIL: .* was terminated by signal 9$/ms,
+    like("$state $answer", qr/^00000 .*WARNING: .*it is unknown whether the server would start again\nDETAIL: .* was terminated by signal 9$/ms,
         'the change is made, with a warning');
     order();
     is(join(' ', left(), back($original, $last)), '', 'nothing is left');

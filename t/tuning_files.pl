@@ -88,7 +88,7 @@ SKIP:
 
 # A file that a setting would name
 my $named = $node->basedir . '/named';
-my $first = 'Put the file in its place first';
+my $first = 'Create the file first';
 refused_ok($db, "set('hba_file', '$named')", '58P01', qr/No such file or directory\n.*HINT:  $first/s, 'a file that is not there');
 append_to_file($named, '');
 refused_ok($db, "set('hba_file', '$named/below')", '42809', qr/Not a directory\n.*HINT:  $first/s, 'nor a folder');

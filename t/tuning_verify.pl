@@ -41,7 +41,7 @@ like(($db->try('SET client_min_messages = warning; CALL pgscale.apply_all(dry_ru
 is($db->sql('SELECT string_agg(setting || $$ $$ || new_value, $$ $$ ORDER BY change) FROM pgscale.tuning_journal'), "@best", 'in that order');
 is(journal(q{old_value IS NULL, reason ~ '^1.5|^2 times', evidence ->> 'wal_buffers_full', outcome IS NULL}, 1), 't|t|150|t', 'with the reason and its numbers');
 $db->sql('RESET client_min_messages');
-is(scalar(() = ($db->try('CALL pgscale.apply_all(dry_run => false)'))[1] =~ /NOTICE: .*already is set to/g), 4, 'what is set already is no change');
+is(scalar(() = ($db->try('CALL pgscale.apply_all(dry_run => false)'))[1] =~ /NOTICE: .*is already set to/g), 4, 'what is set already is no change');
 my $low = change($db, q{apply('backend_flush_after')});
 is(journal('setting, new_value', $low), 'backend_flush_after|512kB', 'that of low confidence is followed by its name');
 change($db, "revert($_)") for $low, 4, 3, 2, 1;

@@ -107,7 +107,7 @@ pgscale_relocation_tablespace_named(const char *name)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("tablespace \"%s\" does not exist", name),
-				 errhint("The tablespaces are those of pg_tablespace; CREATE TABLESPACE makes another one.")));
+				 errhint("pg_tablespace lists the tablespaces; CREATE TABLESPACE creates one.")));
 	return tablespace;
 }
 
@@ -122,18 +122,18 @@ pgscale_relocation_check_target(Oid tablespace)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("the tablespace was dropped"),
-				 errhint("Name one of those in pg_tablespace.")));
+				 errhint("Name a tablespace of pg_tablespace.")));
 	if (tablespace == GLOBALTABLESPACE_OID)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("only shared relations can be placed in tablespace \"%s\"", name),
-				 errhint("Name one of the others in pg_tablespace.")));
+				 errhint("Name another tablespace of pg_tablespace.")));
 	/* the database's own one needs no privilege */
 	if (tablespace != MyDatabaseTableSpace && !pgscale_may_create_in(tablespace))
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied for tablespace \"%s\"", name),
-				 errhint("GRANT CREATE ON TABLESPACE gives it.")));
+				 errhint("GRANT CREATE ON TABLESPACE gives the permission.")));
 	/* not that of the mount point, which is there without its disk */
 	pgscale_relation_files_folder(folder, tablespace);
 	if (stat(folder, &st) != 0)
@@ -153,8 +153,8 @@ check_class(Oid relation, Form_pg_class class, Oid target, int elevel)
 	{
 		ereport(elevel,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("\"%s\" belongs to a temporary table, which is not moved", name),
-				 errhint("The setting temp_tablespaces says where temporary tables are made.")));
+				 errmsg("\"%s\" belongs to a temporary table, which cannot be moved", name),
+				 errhint("The setting temp_tablespaces determines where temporary tables are created.")));
 		return false;
 	}
 	if (class->relnamespace == get_namespace_oid("pgscale_internal", true))
@@ -169,7 +169,7 @@ check_class(Oid relation, Form_pg_class class, Oid target, int elevel)
 	{
 		ereport(elevel,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("\"%s\" belongs to the system, which is not moved", name),
+				 errmsg("\"%s\" is a system relation, which cannot be moved", name),
 				 errhint("A TOAST table moves with its table, and its index with it.")));
 		return false;
 	}
@@ -177,7 +177,7 @@ check_class(Oid relation, Form_pg_class class, Oid target, int elevel)
 	{
 		ereport(elevel,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("\"%s\" already is in tablespace \"%s\"", name, get_tablespace_name(target)),
+				 errmsg("\"%s\" is already in tablespace \"%s\"", name, get_tablespace_name(target)),
 				 errhint("Name another tablespace.")));
 		return false;
 	}
@@ -210,7 +210,7 @@ pgscale_relocation_check_online(Oid relation, int elevel)
 	{
 		ereport(elevel,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("\"%s\" is unlogged, and its changes cannot be followed", name),
+				 errmsg("\"%s\" is unlogged, so an online move cannot follow its changes", name),
 				 errhint(is_index ? "pgscale.relocate_indexes(..., mode => 'rebuild') moves an unlogged index." :
 						 "pgscale.relocate_table(..., mode => 'lock') moves an unlogged table, and blocks all use of it meanwhile.")));
 		return false;
@@ -221,7 +221,7 @@ pgscale_relocation_check_online(Oid relation, int elevel)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("\"%s\" has access method \"%s\", which may log changes that a copy cannot follow", name,
 						get_am_name(pgscale_relocation_am_of(relation))),
-				 errhint(is_index ? "pgscale.relocate_indexes(..., mode => 'rebuild') builds the index anew." :
+				 errhint(is_index ? "pgscale.relocate_indexes(..., mode => 'rebuild') rebuilds the index." :
 						 "pgscale.relocate_table(..., mode => 'lock') moves the table, and blocks all use of it meanwhile.")));
 		return false;
 	}
@@ -377,7 +377,7 @@ tablespace_check_room(const char *what, int64 room, int64 needed)
 				 errmsg("not enough free space %s: " INT64_FORMAT " MB are free, " INT64_FORMAT " MB are needed",
 						what, room / PGSCALE_MB, (needed + PGSCALE_MB - 1) / PGSCALE_MB),
 				 errdetail("A move needs 1.2 times the size in the tablespace, and room for its WAL up to max_wal_size."),
-				 errhint("Make room, or move less at a time.")));
+				 errhint("Free some space, or move less at a time.")));
 }
 
 int64

@@ -381,7 +381,7 @@ pgscale_relocation_verify_move(PgscaleRelocationJob *job)
 	if (pgscale_relocation_tablespace_of(relation) != job->target)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("after its move it is not in tablespace \"%s\"", get_tablespace_name(job->target))));
+				 errmsg("the relation is not in its new tablespace after the move: \"%s\"", get_tablespace_name(job->target))));
 	if (job->mode == PGSCALE_RELOCATE_REBUILD)
 	{
 		char	   *after = describe_index(relation);

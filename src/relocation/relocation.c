@@ -49,23 +49,23 @@ static void
 relocation_define_gucs(void)
 {
 	DefineCustomIntVariable("pgscale.relocation_workers",
-							"How many relocation jobs may be under way at a time.",
-							"Never two of one table. With 0 none is started, and jobs that are under way go on.",
+							"Number of relocation jobs that run at the same time, never two of one table.",
+							"0: no job starts. Each running job takes a worker slot.",
 							&pgscale_relocation_workers, 1, 0, PGSCALE_RELOCATION_SLOTS,
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("pgscale.relocation_max_lag",
-							"A relocation job waits while a physical standby has more WAL than this still to flush.",
-							"-1 does not check standbys.",
+							"WAL that a physical standby must still flush, above which no job starts and no online move copies.",
+							"-1: not checked.",
 							&pgscale_relocation_max_lag, 256, -1, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_MB, NULL, NULL, NULL);
 	DefineCustomIntVariable("pgscale.relocation_max_transaction_age",
-							"A relocation job waits while a transaction that it would have to wait for at its end is older than this.",
-							"-1 does not check transactions.",
+							"Age of a transaction that a job must wait for, above which the job does not start.",
+							"-1: not checked. Online moves count only transactions that locked the relation.",
 							&pgscale_relocation_max_transaction_age, 300, -1, INT_MAX / 1000,
 							PGC_SIGHUP, GUC_UNIT_S, NULL, NULL, NULL);
 	DefineCustomIntVariable("pgscale.relocation_switch_timeout",
-							"How long an online move may wait for a moment without long transactions.",
-							"Then its job fails.",
+							"Time that an online move may wait for a moment without other locks on its relation before its job fails.",
+							"Pauses by other settings do not count.",
 							&pgscale_relocation_switch_timeout, 3600, 1, INT_MAX / 1000,
 							PGC_SIGHUP, GUC_UNIT_S, NULL, NULL, NULL);
 	pgscale_relocation_pace_define_gucs();

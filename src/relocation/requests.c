@@ -91,8 +91,8 @@ notice_readers(int64 bytes)
 
 	if (pgscale_relocation_wal_slot_at_risk(bytes, true, who, sizeof(who)))
 		ereport(NOTICE,
-				(errmsg("moves write " INT64_FORMAT " MB of WAL, and wait before there is no room for it: %s", bytes / PGSCALE_MB, who),
-				 errhint("Find out why that WAL is not read, or drop the slot. Moves go on by themselves when it is.")));
+				(errmsg("moves write " INT64_FORMAT " MB of WAL, and will wait: %s", bytes / PGSCALE_MB, who),
+				 errhint("Start the consumer of the slot, or drop the slot if the consumer is gone for good. Then the moves continue by themselves.")));
 }
 
 /* What room standbys need, where there are any: one that is full stops. */
@@ -107,8 +107,8 @@ notice_standbys(Oid target, int64 bytes)
 					  0, NULL, NULL, &rows);
 	if (rows.nrows > 0)
 		ereport(NOTICE,
-				(errmsg("each standby needs the same room in tablespace \"%s\": %.1f MB", get_tablespace_name(target), bytes / (double) PGSCALE_MB),
-				 errdetail("That is what all queued moves to it may write, beside the old files. A standby whose disk is full stops.")));
+				(errmsg("each standby also needs room in tablespace \"%s\": %.1f MB", get_tablespace_name(target), bytes / (double) PGSCALE_MB),
+				 errdetail("This is the size of all queued moves to it, in addition to the old files. A standby whose disk is full stops.")));
 }
 
 /* Which tables inherit from one that is moved, and stay where they are. */
@@ -133,7 +133,7 @@ notice_children(Oid table, Oid target)
 				(errmsg_plural("%d table that inherits from \"%s\" is not moved with it: %.1f MB",
 							   "%d tables that inherit from \"%s\" are not moved with it: %.1f MB",
 							   n, n, get_rel_name(table), bytes / (double) PGSCALE_MB),
-				 errhint("Only partitions are; move these, or their indexes, by calls of their own.")));
+				 errhint("Only partitions move with their table. Move these tables, or their indexes, by separate calls.")));
 }
 
 /* If amcheck cannot check the index: it is moved all the same. */
@@ -155,8 +155,8 @@ notice_unique_rebuilds(int n)
 {
 	if (n > 0)
 		ereport(NOTICE,
-				(errmsg_plural("while %d unique index is built anew, INSERT ... ON CONFLICT may raise unique violations on its table",
-							   "while %d unique indexes are built anew, INSERT ... ON CONFLICT may raise unique violations on their tables",
+				(errmsg_plural("while %d unique index is rebuilt, INSERT ... ON CONFLICT may raise unique violations on its table",
+							   "while %d unique indexes are rebuilt, INSERT ... ON CONFLICT may raise unique violations on their tables",
 							   n, n),
 				 errhint("mode => 'online', the default, does not have this effect.")));
 }
@@ -172,7 +172,7 @@ notice_lock(PgscaleRelocationJob *job, double rate)
 		ereport(NOTICE,
 				(errmsg("all use of \"%s\" will wait for about %.1f s: %.0f MB at %.0f MB/s",
 						get_rel_name(job->relation), job->block_ms / 1000, mb, rate / PGSCALE_MB),
-				 errdetail("The rate is what direct reads of one disk and direct writes of the other give now; "
+				 errdetail("The rate was measured by direct reads of one disk and direct writes of the other; "
 						   "the WAL of the move comes on top.")));
 	else
 		ereport(NOTICE,
@@ -190,7 +190,7 @@ notice_online(PgscaleRelocationJob *job)
 	if (!is_partitioned(job->relation))
 		ereport(NOTICE,
 				(errmsg("\"%s\" stays in use while %.1f MB are copied", get_rel_name(job->relation), mb),
-				 errdetail("This takes as much room in tablespace \"%s\", and as much WAL; the old files are removed at the end.",
+				 errdetail("The move needs that much room in tablespace \"%s\" and in the WAL; it removes the old files at the end.",
 						   get_tablespace_name(job->target))));
 }
 
@@ -250,7 +250,7 @@ at_transaction_end(XactEvent event, void *arg)
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 					 errmsg("cannot PREPARE a transaction that has changed relocation jobs"),
-					 errhint("COMMIT it.")));
+					 errhint("Use COMMIT instead.")));
 			break;
 		default:
 			break;
@@ -303,7 +303,7 @@ begin_request(FunctionCallInfo fcinfo, const char *function, Name tablespace, co
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("unknown mode \"%s\"", mode),
-				 errhint(other == PGSCALE_RELOCATE_LOCK ? "It is 'online' or 'lock'." : "It is 'online', 'rebuild' or 'auto'.")));
+				 errhint(other == PGSCALE_RELOCATE_LOCK ? "The modes are 'online' and 'lock'." : "The modes are 'online', 'rebuild' and 'auto'.")));
 	if (amcheck)
 		(void) pgscale_extension_required("amcheck", "amcheck");
 	if (prewarm)
@@ -352,8 +352,8 @@ request_queue(MoveRequest *request, PgscaleRelocationJob *job, int elevel)
 	{
 		ereport(elevel,
 				(errcode(ERRCODE_OBJECT_IN_USE),
-				 errmsg("\"%s\" already is to be moved, by job " INT64_FORMAT, get_rel_name(job->relation), other),
-				 errhint("Wait for that job, or end it with pgscale.relocation_cancel().")));
+				 errmsg("\"%s\" already has the unfinished relocation job " INT64_FORMAT, get_rel_name(job->relation), other),
+				 errhint("Wait for that job, or cancel it with pgscale.relocation_cancel().")));
 		return false;
 	}
 	request->logged |= get_rel_persistence(job->relation) == RELPERSISTENCE_PERMANENT;
@@ -385,7 +385,7 @@ request_leaves(const MoveRequest *request, Oid relation, const char *hint)
 	if (found == NIL && hint)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("\"%s\" is partitioned, and has no partition that is stored", get_rel_name(relation)),
+				 errmsg("\"%s\" is partitioned, and has no partition with storage", get_rel_name(relation)),
 				 errhint("%s", hint)));
 	return found;
 }
@@ -473,7 +473,7 @@ request_move(MoveRequest *request, Oid relation, bool is_table, int elevel)
 		return;
 	if (why)
 		ereport(NOTICE,
-				(errmsg(job.mode == PGSCALE_RELOCATE_ONLINE ? "\"%s\" will be moved online: %s" : "\"%s\" will be built anew: %s",
+				(errmsg(job.mode == PGSCALE_RELOCATE_ONLINE ? "\"%s\" will be moved online: %s" : "\"%s\" will be rebuilt: %s",
 						get_rel_name(relation), why)));
 	if (job.amcheck)
 		notice_unverified(relation);
@@ -602,22 +602,22 @@ pgscale_relocate_tablespace(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("cannot move \"%s\" of a tablespace", what),
-				 errhint("It is 'all' or 'indexes'.")));
+				 errhint("The argument what is 'all' or 'indexes'.")));
 	if (all && (!online || request.choose))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("all relations of a tablespace move online only"),
-				 errhint("With what => 'indexes' any mode of indexes is possible.")));
+				 errmsg("all relations of a tablespace can only move online"),
+				 errhint("With what => 'indexes' each mode of relocate_indexes() is possible.")));
 	if (source == request.target)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("the relations already are in tablespace \"%s\"", NameStr(*PG_GETARG_NAME(0))),
+				 errmsg("the relations are already in tablespace \"%s\"", NameStr(*PG_GETARG_NAME(0))),
 				 errhint("Name two tablespaces.")));
 	if (all && source == GLOBALTABLESPACE_OID)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("tablespace \"%s\" has only shared relations, which cannot move", NameStr(*PG_GETARG_NAME(0))),
-				 errhint("Name one of the others in pg_tablespace.")));
+				 errhint("Name another tablespace of pg_tablespace.")));
 	if (all)
 	{
 		notice_staying(source);
@@ -653,7 +653,7 @@ pgscale_relocation_cancel(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied to cancel relocation job " INT64_FORMAT, id),
-				 errhint("Superusers can, and roles with the privileges of the requesting role.")));
+				 errhint("A superuser, or a role with the privileges of the requesting role, can cancel it.")));
 
 	/*
 	 * Waiting, under way, or left behind: a worker may take it or leave it
@@ -691,18 +691,18 @@ pgscale_relocation_undo(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("relocation job " INT64_FORMAT " has not ended: it is %s", id, state),
-				 errhint("Wait for its end with CALL pgscale.relocation_wait(), or end it with pgscale.relocation_cancel().")));
+				 errhint("Wait for its end with CALL pgscale.relocation_wait(), or cancel it with pgscale.relocation_cancel().")));
 	/* one that has failed may have moved all the same */
 	if (!OidIsValid(back.relation) || pgscale_relocation_tablespace_of(back.relation) == job.source)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("relocation job " INT64_FORMAT " is %s, and there is nothing to undo", id, state),
-				 errhint("Only what a job has moved, and is not back yet, can be moved back.")));
+				 errhint("Only a relation that the job has moved, and that is not back yet, can be moved back.")));
 	if (!OidIsValid(pgscale_relocation_tablespace_of(back.relation)))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("what relocation job " INT64_FORMAT " was to move was dropped or built anew since", id),
-				 errhint("pgscale.%s() moves what is there now.", job.is_table ? "relocate_table" : "relocate_indexes")));
+				 errmsg("the relation of relocation job " INT64_FORMAT " was dropped or rebuilt since", id),
+				 errhint("pgscale.%s() moves the present relation.", job.is_table ? "relocate_table" : "relocate_indexes")));
 	back.heap = job.heap;
 	back.target = request.target = job.source;
 	request.mode = back.mode;

@@ -94,8 +94,8 @@ pgscale_tuning_findings(PG_FUNCTION_ARGS)
 	if (PG_ARGISNULL(1))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("whether to time the disks must not be null"),
-				 errhint("Without an argument it is false.")));
+				 errmsg("probe must not be null"),
+				 errhint("Its default is false.")));
 	pgscale_preload_require();
 	InitMaterializedSRF(fcinfo, 0);
 

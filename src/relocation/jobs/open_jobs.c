@@ -238,8 +238,8 @@ pgscale_relocation_open_begin(void)
 			LWLockRelease(shared->lock);
 			ereport(ERROR,
 					(errcode(ERRCODE_IO_ERROR),
-					 errmsg("could not note that this database has relocation jobs"),
-					 errhint("The server log says why \"%s\" could not be written.", OPEN_FILE)));
+					 errmsg("could not record that this database has relocation jobs"),
+					 errhint("The server log shows why \"%s\" could not be written.", OPEN_FILE)));
 		}
 	}
 	has_room = entry != NULL;

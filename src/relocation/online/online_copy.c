@@ -168,7 +168,7 @@ check_on_disk(Relation relation, BlockNumber block, Buffer buffer)
 			return;
 	ereport(ERROR,
 			(errcode(ERRCODE_DATA_CORRUPTED),
-			 errmsg("page %u of \"%s\" is damaged on the disk, and shared buffers hold something else",
+			 errmsg("page %u of \"%s\" is damaged on the disk, and differs from the page in shared buffers",
 					block, RelationGetRelationName(relation)),
 			 errhint("A session with zero_damaged_pages or ignore_checksum_failure has read it. Restore the page, or delete its rows, before you move the relation.")));
 }

@@ -154,18 +154,18 @@ void
 pgscale_relocation_pace_define_gucs(void)
 {
 	DefineCustomIntVariable("pgscale.relocation_rate",
-							"How much a job may copy in a second.",
-							"0 sets no limit. It does not slow down REINDEX or ALTER TABLE.",
+							"How much each online move copies per second.",
+							"0: no limit. It does not slow down REINDEX or ALTER TABLE.",
 							&rate_kb, 0, 0, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_KB, NULL, NULL, NULL);
 	DefineCustomStringVariable("pgscale.relocation_hours",
-							   "Periods of the day in which jobs copy, such as 22:00-06:00, in log_timezone.",
-							   "An empty list means always. A period may span midnight.",
+							   "Periods of the day, in log_timezone, in which jobs start and online moves copy, such as 22:00-06:00, 12:00-13:30.",
+							   "Empty: always. Started rebuilds go on.",
 							   &hours, "",
 							   PGC_SIGHUP, GUC_LIST_INPUT, pace_check_hours, NULL, NULL);
 	DefineCustomRealVariable("pgscale.relocation_max_io_pressure",
-							 "A job does not copy while processes waited for I/O in more than this fraction of the last 10 s.",
-							 "-1 does not check it. The copy itself may cause it.",
+							 "Fraction of the last 10 s with waits for I/O above which no online move copies.",
+							 "-1: not checked. The copy itself, or one session that always reads, can make it 1.",
 							 &max_io_pressure, -1, -1, 1,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 }
@@ -310,7 +310,7 @@ pace_raise_no_room(PgscaleRelocationPace *pace, bool for_wal, int64 room, int64 
 					   pace->copied / PGSCALE_MB, pace->bytes / PGSCALE_MB),
 			 for_wal
 			 ? errhint("Make room for max_wal_size there, or lower max_wal_size and wal_keep_size. Then request the move again.")
-			 : errhint("Make room there, and request the move again.")));
+			 : errhint("Free some space there, and request the move again.")));
 }
 
 /* Pauses the move if pg_wal can shrink by what is missing.  Returns false if it cannot. */

@@ -372,7 +372,7 @@ pgscale_relocation_wal_behind(int64 most, char *why, Size size)
 	if (pid == 0)
 		return false;
 	receiver_name(pid, name, sizeof(name));
-	snprintf(why, size, "standby \"%s\" has " INT64_FORMAT " MB of WAL still to receive (pgscale.relocation_max_lag)",
+	snprintf(why, size, "standby \"%s\" has " INT64_FORMAT " MB of WAL to receive (pgscale.relocation_max_lag)",
 			 name, most / PGSCALE_MB);
 	return true;
 }
@@ -445,7 +445,7 @@ pgscale_relocation_wal_slot_at_risk(int64 bytes, bool unused, char *why, Size si
 	 */
 	if (!unused && GetXLogWriteRecPtr() - oldest < wal_segment_size)
 		return false;
-	snprintf(why, size, "replication slot \"%s\" would be lost after " INT64_FORMAT " MB more of WAL (max_slot_wal_keep_size)",
+	snprintf(why, size, "replication slot \"%s\" would be lost after " INT64_FORMAT " more MB of WAL (max_slot_wal_keep_size)",
 			 NameStr(name), Max(room, 0) / PGSCALE_MB);
 	return true;
 }

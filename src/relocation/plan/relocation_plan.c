@@ -197,7 +197,7 @@ window_watch(double duration_ms, bool release, MemoryContext context, PlanWindow
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("statistics were reset during the window"),
-				 errhint("Ask again.")));
+				 errhint("Repeat the call.")));
 	window_between(window, &earlier, &later, built, context);
 }
 
@@ -211,18 +211,18 @@ watch_begin(FunctionCallInfo fcinfo)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("duration must not be null"),
-				 errhint("Say for how long to watch, such as interval '10 minutes'.")));
+				 errhint("It is the time to watch, such as interval '10 minutes'.")));
 	ms = pgscale_interval_ms(PG_GETARG_INTERVAL_P(0));
 	if (!(ms >= 1 && ms <= MAX_WINDOW_MS))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("duration must be from a millisecond to a day"),
-				 errhint("Name a time in which the server does its usual work, such as interval '10 minutes'.")));
+				 errhint("Choose a time with the usual load, such as interval '10 minutes'.")));
 	if (!has_privs_of_role(GetUserId(), ROLE_PG_MONITOR))
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied to watch reads"),
-				 errhint("Beside EXECUTE on this procedure, it takes pg_monitor.")));
+				 errhint("This procedure needs membership in pg_monitor in addition to EXECUTE.")));
 	if (castNode(CallContext, fcinfo->context)->atomic)
 		ereport(ERROR,
 				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
@@ -271,7 +271,7 @@ pgscale_relocation_window(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("no window was watched in this session"),
-				 errhint("CALL pgscale.relocation_watch('10 minutes') watches one; or name a duration.")));
+				 errhint("CALL pgscale.relocation_watch('10 minutes') first, or give a duration.")));
 	return HeapTupleGetDatum(BuildTupleFromCStrings(TupleDescGetAttInMetadata(tupdesc), window.columns));
 }
 

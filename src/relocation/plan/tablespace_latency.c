@@ -484,7 +484,7 @@ sum_up(ProbeFiles *files, const Round *rounds, int n, PgscaleRelocationProbe *pr
 	if (known && most <= MAX_DISAGREEMENT * least)
 		probe->random_page_cost = suggested_cost(probe->read_ms, probe->sequential_bytes_per_s);
 	else if (known)
-		files->doubt = psprintf("no random_page_cost, as %d rounds suggest from %.1f to %.1f", n, least, most);
+		files->doubt = psprintf("no random_page_cost, because %d rounds suggest %.1f to %.1f", n, least, most);
 }
 
 /* Returns false if there is too little to read. */
@@ -521,7 +521,7 @@ reason_of(const ProbeFiles *files, const PgscaleRelocationProbe *probe)
 	initStringInfo(&text);
 	appendStringInfoString(&text, files->temporary >= 0 ? "of a temporary file, because there was little to read" : "of its relations");
 	if (probe->reads < MIN_READS)
-		appendStringInfo(&text, "; only %d reads, so less sure", probe->reads);
+		appendStringInfo(&text, "; only %d reads, so it is less certain", probe->reads);
 	if (files->doubt)
 		appendStringInfo(&text, "; %s", files->doubt);
 	if (files->problem)
@@ -672,7 +672,7 @@ pgscale_tablespace_latency(PG_FUNCTION_ARGS)
 			ereport(ERROR,
 					(errcode(ERRCODE_UNDEFINED_OBJECT),
 					 errmsg("tablespace \"%s\" does not exist", name),
-					 errhint("The tablespaces are those of pg_tablespace.")));
+					 errhint("pg_tablespace lists the tablespaces.")));
 		if (tablespace == GLOBALTABLESPACE_OID)
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),

@@ -139,7 +139,7 @@ pgscale_tuning_lines_read(PgscaleTuningLines *lines, bool look)
 		ereport(ERROR,
 				(errcode_for_file_access(),
 				 errmsg("could not open file \"%s\": %m", PG_AUTOCONF_FILENAME),
-				 errhint("The file must be the server's own.")));
+				 errhint("The operating system user that runs the server must be able to read the file.")));
 	lines->known = file && ParseConfigFp(file, PG_AUTOCONF_FILENAME, 0, look ? DEBUG1 : LOG, &lines->head, &tail);
 	if (file)
 		FreeFile(file);
@@ -181,7 +181,7 @@ check_file(const char *setting, const char *value)
 			ereport(ERROR,
 					(errcode_for_file_access(),
 					 errmsg("could not access file \"%s\" that \"%s\" would name: %m", value, setting),
-					 missing ? errhint("Put the file in its place first.")
+					 missing ? errhint("Create the file first.")
 					 : errhint("The operating system user that runs the server must be able to read the file.")));
 		}
 }
@@ -232,7 +232,7 @@ pgscale_tuning_line_check(const char *setting, const char *value)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("unrecognized configuration parameter \"%s\"", setting),
-				 errhint("pg_settings lists them, those of a library once it is loaded (LOAD).")));
+				 errhint("pg_settings lists the parameters, those of a library after LOAD.")));
 
 	/*
 	 * the line of an unknown setting can still be removed: then the action
@@ -250,7 +250,7 @@ pgscale_tuning_line_check(const char *setting, const char *value)
 		ereport(ERROR,
 				(errcode(ERRCODE_CANT_CHANGE_RUNTIME_PARAM),
 				 errmsg("parameter \"%s\" cannot be changed", record->name),
-				 errhint("ALTER SYSTEM cannot set it: it is fixed, or set at another place.")));
+				 errhint("ALTER SYSTEM cannot set it: it is fixed, or set elsewhere.")));
 	if (value)
 		check_value(record, value);
 	return pstrdup(record->name);
@@ -311,12 +311,12 @@ auto_conf_explain(ErrorData *error, PgscaleTuningLineFate fate)
 	{
 		error->detail = pstrdup("\"" PG_AUTOCONF_FILENAME "\" has the new line all the same,"
 								" and so has the journal; but a crash of the machine may lose it.");
-		error->hint = pstrdup("When the disk works again, set it again, or revert the change in "
+		error->hint = pstrdup("When the disk works again, set the value again, or revert the change in "
 							  "pgscale.tuning_journal.");
 	}
 	else if (fate == PGSCALE_LINE_UNKNOWN)
 	{
-		error->detail = pstrdup("\"" PG_AUTOCONF_FILENAME "\" cannot be read: whether it was changed is not known.");
+		error->detail = pstrdup("\"" PG_AUTOCONF_FILENAME "\" cannot be read, so it is unknown whether it was changed.");
 		error->hint = pstrdup("The next change made in this database finds out, and pgscale.tuning_journal then "
 							  "shows it.");
 	}

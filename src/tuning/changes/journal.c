@@ -263,8 +263,8 @@ pgscale_tuning_journal_hold(const PgscaleTuningChange *change)
 		(change->revert_of == 0 ? 1 : 2))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("change " INT64_FORMAT " is not in the tuning journal any more", change->id),
-				 errhint("Nothing was changed.  Leave pgscale_internal.tuning_change to the extension.")));
+				 errmsg("change " INT64_FORMAT " is no longer in the tuning journal", change->id),
+				 errhint("Nothing was changed.  Do not change pgscale_internal.tuning_change by hand.")));
 }
 
 void
@@ -355,7 +355,7 @@ pgscale_tuning_journal_reconcile(void)
 		if (!made)
 			pgscale_tuning_journal_set(changes[i].id, "message", TEXTOID,
 									   CStringGetTextDatum("the session ended, and the line has been changed by hand since:"
-														   " whether this change was made is not known"));
+														   " it is unknown whether this change was made"));
 	}
 	CommandCounterIncrement();
 }

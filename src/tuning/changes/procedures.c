@@ -116,7 +116,7 @@ change_begin(FunctionCallInfo fcinfo, const char *procedure, bool reload)
 		ereport(ERROR,
 				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
 				 errmsg("%s() cannot run on a standby", procedure),
-				 errdetail("Its journal is the primary's, and cannot be written here."),
+				 errdetail("The journal can be written on the primary only."),
 				 errhint("Use ALTER SYSTEM here, or tune the primary.")));
 	if (XactReadOnly)
 		ereport(ERROR,
@@ -167,7 +167,7 @@ change_remember(PgscaleTuningChange *change)
 				(errcode(ERRCODE_CHARACTER_NOT_IN_REPERTOIRE),
 				 errmsg("the value of \"%s\" in file \"%s\" is not valid in this database's encoding",
 						change->setting, PG_AUTOCONF_FILENAME),
-				 errhint("Change it with ALTER SYSTEM, or from a database that has its encoding.")));
+				 errhint("Change it with ALTER SYSTEM, or from a database with that encoding.")));
 	change->old_value = line ? pstrdup(line) : NULL;
 	pgscale_tuning_verify_remember(change);
 }
@@ -221,14 +221,14 @@ make_change(PgscaleTuningChange *change, bool *made)
 	if (!lines.known)
 		ereport(WARNING,
 				(errcode(ERRCODE_IO_ERROR),
-				 errmsg("\"%s\" was changed by change " INT64_FORMAT ", but \"%s\" cannot be read now: whether it has the line is not known",
+				 errmsg("\"%s\" was changed by change " INT64_FORMAT ", but \"%s\" cannot be read now, so it is unknown whether it has the line",
 						change->setting, change->id, PG_AUTOCONF_FILENAME),
 				 errhint("Once the file can be read, pgscale.tuning_journal shows it.")));
 	else if (!pgscale_tuning_line_same(pgscale_tuning_line_of(&lines, change->setting), change->new_value))
 		ereport(WARNING,
 				(errcode(ERRCODE_WARNING),
-				 errmsg("\"%s\" was changed by hand at once after change " INT64_FORMAT, change->setting, change->id),
-				 errhint("pgscale.tuning_journal has the value before.")));
+				 errmsg("\"%s\" was changed by hand right after change " INT64_FORMAT, change->setting, change->id),
+				 errhint("pgscale.tuning_journal shows the previous value.")));
 	return NULL;
 }
 
@@ -276,7 +276,7 @@ reload_for(const PgscaleTuningChange *changes, int n, bool reload)
 		else if (!reload)
 			ereport(NOTICE,
 					(errmsg("\"%s\" takes effect at the next reload", changes[i].setting),
-					 errhint("SELECT pg_reload_conf(), or say reload => true.")));
+					 errhint("SELECT pg_reload_conf(), or use reload => true.")));
 	}
 	if (!reload)
 		return;
@@ -311,7 +311,7 @@ reload_for(const PgscaleTuningChange *changes, int n, bool reload)
 			ereport(WARNING,
 					(errcode(ERRCODE_CONFIG_FILE_ERROR),
 					 errmsg("the server does not take \"%s\" from its files, because of an error in them", record->name),
-					 errhint("pg_file_settings has the error.  Correct it and call pg_reload_conf().")));
+					 errhint("pg_file_settings shows the error.  Correct it and call pg_reload_conf().")));
 	}
 	next_transaction();
 }
@@ -377,7 +377,7 @@ check_old_line(const PgscaleTuningChange *change)
 				(errcode(ERRCODE_WARNING),
 				 errmsg("the line that \"%s\" had, %s, is not one that ALTER SYSTEM could put back",
 						change->setting, pgscale_tuning_line_show(change->setting, change->old_value)),
-				 errhint("pgscale.tuning_journal keeps it.")));
+				 errhint("pgscale.tuning_journal shows it.")));
 }
 
 /* How a value is set by hand, as a statement for a hint. */
@@ -570,7 +570,7 @@ follow_or_warn(PgscaleTuningChange *change, const PgscaleTuningFinding *finding)
 		if (pgscale_tuning_line_same(change->old_value, change->new_value))
 		{
 			ereport(NOTICE,
-					(errmsg("\"%s\" already is set to \"%s\", which is not in effect yet", change->setting, change->new_value)));
+					(errmsg("\"%s\" is already set to \"%s\", which is not in effect yet", change->setting, change->new_value)));
 			return false;
 		}
 		check_old_line(change);
@@ -654,13 +654,13 @@ check_revertable(const PgscaleTuningChange *change, bool force)
 	if (strcmp(change->state, PGSCALE_CHANGE_REVERTED) == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("change " INT64_FORMAT " already was reverted, by change " INT64_FORMAT, change->id, change->reverted_by),
+				 errmsg("change " INT64_FORMAT " was already reverted, by change " INT64_FORMAT, change->id, change->reverted_by),
 				 errhint("To make it again: %s.", change_statement(change->setting, change->new_value, false))));
 	if (strcmp(change->state, PGSCALE_CHANGE_APPLIED) != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("change " INT64_FORMAT " was not made, so there is nothing to revert", change->id),
-				 errhint("pgscale.tuning_journal has its state and its error.")));
+				 errhint("pgscale.tuning_journal shows its state and its error.")));
 	if (change->revert_of != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -670,7 +670,7 @@ check_revertable(const PgscaleTuningChange *change, bool force)
 	if (later != 0 && !force)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("\"%s\" was changed again since, by change " INT64_FORMAT, change->setting, later),
+				 errmsg("\"%s\" was changed again by change " INT64_FORMAT, change->setting, later),
 				 errhint("Revert that change first; force => true reverts all changes since then along with this one.")));
 }
 
@@ -707,7 +707,7 @@ check_line(const PgscaleTuningChange *change, const PgscaleTuningChange *back, b
 				 errhint("force => true overwrites it with %s.  To make the change here: %s.", back_to,
 						 change_statement(change->setting, change->new_value, false))));
 	ereport(NOTICE,
-			(errmsg("change " INT64_FORMAT " was made on %s, and \"%s\" here has what it had before",
+			(errmsg("change " INT64_FORMAT " was made on %s, and \"%s\" here has its previous value",
 					change->id, node_of(change), PG_AUTOCONF_FILENAME)));
 }
 

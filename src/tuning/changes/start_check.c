@@ -338,7 +338,7 @@ check_server(const Change *change)
 	ereport(WARNING,
 			(errcode(ERRCODE_WARNING),
 			 with.known ? errmsg("the server would not start again, neither with nor without this change")
-			 : errmsg("whether the server would start again is not known"),
+			 : errmsg("it is unknown whether the server would start again"),
 			 errdetail("%s", with.says)));
 }
 
@@ -584,7 +584,7 @@ check_wal_disk(const Change *change)
 	ereport(ERROR,
 			(errcode(ERRCODE_DISK_FULL),
 			 errmsg("with \"%s\" set to %s the disk of pg_wal could become full", change->setting, pgscale_text_bytes(needs)),
-			 errdetail("That disk has room for %s of WAL, with what is there now, and pg_wal takes more than \"%s\" while a checkpoint is late. "
+			 errdetail("That disk has room for %s of WAL, including the WAL that is there now, and pg_wal takes more than \"%s\" while a checkpoint is late. "
 					   "The server stops when the disk is full.", pgscale_text_bytes(room), change->setting),
 			 errhint("Up to %s fits, if nothing else grows there; %s skips this check.",
 					 pgscale_text_bytes(PGSCALE_WAL_DISK_TAKEN * room), change->force)));

@@ -101,9 +101,9 @@ start_raise(const char *doing, const char *path)
 	ereport(ERROR,
 			(full ? errcode(ERRCODE_DISK_FULL) : errcode_for_file_access(),
 			 errmsg("could not %s \"%s\": %m", doing, path),
-			 full ? errhint("Free space on the disk of the data directory. The server is asked there whether it would start;"
-							" force => true does not ask.")
-			 : errhint("The server is asked there whether it would start; force => true does not ask.")));
+			 full ? errhint("Free space on the disk of the data directory. pgscale checks there whether the server would start;"
+							" force => true skips the check.")
+			 : errhint("pgscale checks there whether the server would start; force => true skips the check.")));
 }
 
 static void

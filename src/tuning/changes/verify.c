@@ -545,7 +545,7 @@ check_verifiable(int64 id, PgscaleTuningChange *change)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("change " INT64_FORMAT " was not made", id),
-				 errhint("pgscale.tuning_journal has its state and its error.")));
+				 errhint("pgscale.tuning_journal shows its state and its error.")));
 }
 
 /* pgscale.verify(change, duration) */

@@ -113,7 +113,7 @@ find_sweeper_policy(const PgscaleTuningRuleInput *input)
  * Threshold: the flush settings are on, and yet syncs take a twentieth of the time
  * and sessions stall; not where the kernel's cache saves writes
  * (pgscale_tuning_rewrites()).  Gain: two fifths of the stalls.  Source:
- * doc/writeback.md, and bench/writeback.
+ * doc/sweeper.md, and bench/writeback.
  */
 static PgscaleTuningFinding *
 find_writeback(const PgscaleTuningRuleInput *input)
@@ -138,7 +138,7 @@ find_writeback(const PgscaleTuningRuleInput *input)
 									  "not, and saves writes");
 	return pgscale_tuning_advise("auto", 0.4 * stalls, numbers,
 								 "the syncs that end checkpoints took %.0f %% of the time and sessions stalled for %.0f %% of theirs, "
-								 "although the server asks for early writes (doc/writeback.md)",
+								 "although the server asks for early writes (doc/sweeper.md)",
 								 100 * pgscale_tuning_sync_fraction(e), 100 * stalls);
 }
 

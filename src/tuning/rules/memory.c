@@ -67,7 +67,7 @@ find_huge_pages(const PgscaleTuningRuleInput *input)
 	{
 		f->object = "vm.nr_hugepages";
 		f->recommended = psprintf("sysctl vm.nr_hugepages=%.0f, because huge_pages is %s and got none", numbers[1].value, wanted);
-		f->needs = "superuser of the machine, restart";
+		f->needs = "root on the machine, restart";
 	}
 	return f;
 }
@@ -229,7 +229,7 @@ const PgscaleTuningRule pgscale_tuning_memory_rules[] = {
 		.min_s = 50,
 		.by_checkpoint = true,
 		.settings = {"checkpoint_flush_after", "bgwriter_flush_after", "pgscale.writeback"},
-		.needs = "superuser of the machine",
+		.needs = "root on the machine",
 		.confidence = "medium",
 		.risk = "it applies to all writes on this machine",
 		.find = find_dirty_limits,
@@ -238,7 +238,7 @@ const PgscaleTuningRule pgscale_tuning_memory_rules[] = {
 		.name = "transparent_hugepage",
 		.object = "transparent huge pages",
 		.min_s = 30,
-		.needs = "superuser of the machine",
+		.needs = "root on the machine",
 		.confidence = "low",
 		.risk = "other programs may profit from them",
 		.find = find_transparent,
@@ -247,7 +247,7 @@ const PgscaleTuningRule pgscale_tuning_memory_rules[] = {
 		.name = "vm.swappiness",
 		.object = "vm.swappiness",
 		.min_s = 30,
-		.needs = "superuser of the machine",
+		.needs = "root on the machine",
 		.confidence = "medium",
 		.risk = "where memory is short, a process may be killed instead",
 		.find = find_swapping,
