@@ -5,6 +5,7 @@
 #                        make test REGRESS="health" TAP="t/health_x.pl"
 #                        JOBS=4: four TAP tests at a time (or four for each processor)
 #                        AGAIN=3: up to three of them that fail are run once more, alone
+#   make reference       writes doc/reference.md anew, from the catalog of a server with this build
 #   make, make install   build and install for the server that PG_CONFIG names
 #   make NUMA=no         without libnuma even if it is here
 #   make installcheck    the SQL tests alone, as an ordinary user; results in build/regress
@@ -35,13 +36,15 @@ endif
 
 # Goals that work where no server and no pg_config exist yet: PGXS is not read for them. t/lib/setup.sh finds or installs a
 # server and starts the goal's second half with the PG_CONFIG to use.
-standalone = demo test dist release-check clean
+standalone = demo test reference dist release-check clean
 ifneq ($(filter $(standalone),$(MAKECMDGOALS)),)
 
 .NOTPARALLEL:
 .PHONY: $(MAKECMDGOALS)
 demo test:
 	@t/lib/setup.sh $@ $(MAKE) --no-print-directory $@-here
+reference:
+	@t/lib/setup.sh test $(MAKE) --no-print-directory $@-here
 dist:
 	@mkdir -p build
 	TZ=UTC git archive --format=zip --prefix=pgscale-$(distribution)/ -o build/pgscale-$(distribution).zip HEAD
@@ -145,11 +148,13 @@ no-headers:
 	'PG_CONFIG=build/postgresql-N/pg_config that "make demo" and "make test" put here' >&2; exit 1
 endif
 
-.PHONY: demo-here test-here install-here
+.PHONY: demo-here test-here reference-here install-here
 demo-here: install-here
 	PG_CONFIG='$(PG_CONFIG)' exec bench/demo/run
 test-here: install-here
 	@PG_CONFIG='$(PG_CONFIG)' exec env MAKE='$(MAKE)' REGRESS='$(REGRESS)' TAP='$(TAP)' JOBS='$(JOBS)' AGAIN='$(AGAIN)' t/lib/run.sh
+reference-here: install-here
+	@PG_CONFIG='$(PG_CONFIG)' PGSCALE_WRITE_REFERENCE=1 exec env MAKE='$(MAKE)' REGRESS= TAP=t/pgscale_reference.pl t/lib/run.sh
 # The build belongs to whoever runs make, the server's folders mostly to root.
 install-here:
 	@echo 'building and installing pgscale' >&2

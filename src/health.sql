@@ -11,10 +11,11 @@ GRANT EXECUTE ON FUNCTION pgscale_internal.health() TO pg_monitor;
 
 CREATE VIEW pgscale.health AS SELECT * FROM pgscale_internal.health();
 COMMENT ON VIEW pgscale.health IS
-'one row a feature that can be off or fail: off, starting, idle, working, standing down or broken; why, and what to do';
+'one row for each feature that can be off or fail; about the server, except query_waits and version, which are about this database';
 GRANT SELECT ON pgscale.health TO pg_monitor;
-COMMENT ON COLUMN pgscale.health.feature IS 'name of the feature: also the stem of its settings, functions and page; or version';
+COMMENT ON COLUMN pgscale.health.feature IS 'name of the feature, also the stem of its settings; query_waits: pg_stat_statements; version: library and extension';
 COMMENT ON COLUMN pgscale.health.enabled IS 'whether the configuration asks for it; false only in state off';
-COMMENT ON COLUMN pgscale.health.state IS 'off, starting, idle, working, standing down or broken';
-COMMENT ON COLUMN pgscale.health.reason IS 'why, in one sentence';
-COMMENT ON COLUMN pgscale.health.action IS 'what to do, or NULL';
+COMMENT ON COLUMN pgscale.health.state IS
+'off; starting; idle: no work now, or works when asked; working; standing down: of no use on this load; broken: cannot work';
+COMMENT ON COLUMN pgscale.health.reason IS 'why, in one sentence; for people, may change';
+COMMENT ON COLUMN pgscale.health.action IS 'what to do; NULL if nothing; for people, may change';

@@ -1,6 +1,6 @@
 # Each statement of README.md and doc/, as psql runs it on a server with pgscale: none may fail. Where the answer is shown, its
 # columns must be those that come; where that is stable, all of it. CONTRIBUTING.md, "Documents", says what the comments before a
-# fence mean. And what a server has, doc/ describes: settings with their defaults, columns of views.
+# fence mean. (t/pgscale_reference.pl compares settings, views and functions with doc/reference.md.)
 # Runs on each major.
 use strict;
 use warnings;
@@ -16,7 +16,7 @@ my $MOST_NOT_RUN = 2;
 # The pages that are open at night: their statements and answers fit a terminal, and they are run while a session blocks another
 # one.
 my $WIDTH = 120;
-my @AT_NIGHT = ('doc/cookbook.md', 'doc/runbook.md', 'README.md', 'doc/tuning.md');
+my @AT_NIGHT = ('README.md', map { "doc/$_.md" } qw(now locks waits report tuning relocation memory sweeper));
 
 my @preload = ('pgscale', grep { have_module($_) } 'pg_stat_statements');
 my $node = pgscale_node('main', preload => join(', ', @preload), create => 0, conf => <<'EOC');
@@ -64,13 +64,16 @@ sub fences
     return @found;
 }
 
+# The statements in the second column of this page's tables are run, too.
+my $RUNBOOK = 'doc/now.md';
+
 # rows TEXT: the statements in the second column of a page's tables, as fences for the same role
 sub rows
 {
     my $text = shift;
     my @found;
 
-    while ($text =~ /^\| [^|]+ \| `([^`|]+)` \| [^|]+ \|$/gm)
+    while ($text =~ /^\| [^|]+ \| `([^`|]+)`(?: \| [^|]+){1,2} \|$/gm)
     {
         push @found, { sql => "$1\n", as => ['monitoring'], scene => ['blocked'], line => 1 + (substr($text, 0, $-[0]) =~ tr/\n//) };
     }
@@ -203,51 +206,33 @@ sub run_fence
 $db->sql('CREATE EXTENSION pgscale');
 $db->poll_ok(q{SELECT bool_and(state <> 'starting') FROM pgscale.health}, 'all has started');
 
-### What a server has
+### What the pages list
 
-my %page = map { $_ => slurp_file($_) } 'README.md', glob 'doc/*.md';
-my $reference = join "\n", map { /^## (?:Reference|Settings)\n(.*?)(?=^## |\z)/gms } values %page;
-my %context = (session => 'user', reload => 'sighup', restart => 'postmaster');
-my @described;
-for (grep { /^\| `pgscale\./ } split /\n/, $page{'doc/settings.md'})
-{
-    my (undef, $setting, $default, undef, $context) = split /\s*\|\s*/;
-
-    # another one from a major on
-    $default = server_major() >= $2 ? $3 : $1 if $default =~ /^(.*); (\d+): (.*)$/;
-    $default = '' if $default eq 'empty';
-    $default =~ s/ pages// and $default = 8 * $default . 'kB';
-    push @described, join '|', $setting =~ tr/`//dr, $default =~ s/ (day)?/$1 ? 'd' : ''/er, $context{$context} // $context;
-}
-my @are = split /\n/, $db->sql(q{SELECT name, current_setting(name), context FROM pg_settings WHERE name LIKE 'pgscale.%'});
-is(join("\n", sort @described), join("\n", sort @are), 'doc/settings.md has all settings, as they are by default');
+my %page = map { $_ => slurp_file($_) } 'README.md', glob 'doc/*.md doc/*/*.md';
 # the lists of the one cleaner of texts
 my ($secrets) = $page{'doc/safety.md'} =~ /^### Secrets in texts\n(.*?)^#/ms;
 my @signs = map { /"([^"]+)"/g } slurp_file('src/base/secrets.c') =~ /^static const (?:SecretWord|char \*const) (?:secret|harmless)_\w+\[\] = \{(.*?)\};/gms;
 cmp_ok(scalar(@signs), '>', 25, 'the signs of a secret are found');
 is(join(' ', grep { $secrets !~ /`$_`/ } @signs), '', 'doc/safety.md lists the signs of a secret');
-my @missing = grep { $reference !~ /`$_`/ } split /\n/, $db->sql(q{SELECT DISTINCT attname FROM pg_attribute a
-    JOIN pg_class c ON c.oid = attrelid WHERE relnamespace = 'pgscale'::regnamespace AND relkind IN ('v', 'c') AND attnum > 0});
-is("@missing", '', 'the pages describe the columns of all views');
 
 ### Statements
 
 for my $page (sort keys %page)
 {
     settle();
-    for my $fence (fences($page{$page}), $page eq 'doc/runbook.md' ? rows($page{$page}) : ())
+    for my $fence (fences($page{$page}), $page eq $RUNBOOK ? rows($page{$page}) : ())
     {
         $fence->{scene} ? scene() : scene_ends();
         run_fence($page, $fence);
     }
 }
 scene_ends();
-cmp_ok(scalar(rows($page{'doc/runbook.md'})), '>', 30, 'the rows of the runbook are found');
-my @wide = grep { length > $WIDTH } map { split /\n/, $_->{sql} } fences($page{'doc/cookbook.md'});
-is("@wide", '', 'statements of the cookbook fit the terminal');
+cmp_ok(scalar(rows($page{$RUNBOOK})), '>', 40, 'the rows of the runbook are found');
+my @wide = grep { length > $WIDTH } map { split /\n/, $_->{sql} } map { fences($page{$_}) } grep { exists $page{$_} } @AT_NIGHT;
+is("@wide", '', 'statements of the pages that are open at night fit the terminal');
 cmp_ok($run, '>', 60, 'statements were run');
 cmp_ok($not_run, '<=', $MOST_NOT_RUN, 'and hardly any was not');
-is(scalar(map { /^\h*```sql$/gm } values %page) + rows($page{'doc/runbook.md'}), $run + $not_run + grep({ my $f = $_; grep { !have_module($_) } @{ $f->{needs} // [] } }
+is(scalar(map { /^\h*```sql$/gm } values %page) + rows($page{$RUNBOOK}), $run + $not_run + grep({ my $f = $_; grep { !have_module($_) } @{ $f->{needs} // [] } }
         map { fences($_) } values %page), 'none was overlooked');
 
 $node->stop;

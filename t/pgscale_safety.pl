@@ -39,7 +39,7 @@ is(names($column, qr/`pgscale ([a-z ]+?)(?: N)?`/) =~ s/ N\b//r,
 is(names(section('Hooks'), qr/`(\w+_hook\w*)`/), names($source, qr/^\s+(\w+_hook(?:_str)?) = \w+;/m) =~ s/\b(?:prev|next)_\w+ ?//gr, 'hooks');
 is(names(section('Locks') =~ s/\n\|.*//sr, qr/`(pgscale [a-z_ ]+)`/),
     names($source, qr/\.name = "(pgscale [a-z_ ]+)",(?:\s+\.(?!nlocks)\w+ = .*)*\s+\.nlocks/), 'locks');
-is(names(section('Memory') =~ s/.*```text\n//sr, qr/^ (pgscale [a-z_ ]*?) +\|/m),
+is(names(section('Memory') =~ s/\n/ /gr =~ s/ (pgscale [a-z_ ]*?) +\|/`$1`/gr =~ s/With `pgscale.sampler_nested`.*//r, qr/`(pgscale [a-z_ ]+)`/),
     names($db->sql('SELECT name FROM pg_shmem_allocations'), qr/^(pgscale.*)$/m), 'memory');
 is(names(section('Files'), qr/`pg_stat\/(\w+\.stat)`/), names($source =~ s/%d\.stat/N.stat/gr, qr/(pgscale_\w+\.stat)\b/), 'files');
 $column = join "\n", section('What acts') =~ /^\| (`[^.|]*)\|/gm;

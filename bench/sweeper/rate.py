@@ -4,9 +4,9 @@ As fast as it can, a server always meets the limit of some resource, and then it
 makes its writers wait. Here transactions begin by a schedule, and a latency counts from the scheduled time. 550 per second is
 a little less than the stock server's most in part main, 2,500 a little less than the sweeper's.
 """
+import contest
 import stats
 from bed import CLIENTS, DIRTY_MIB, STOCK, SWEEPER, WRITE_IOPS, slow_bed
-from contest import LEFT_OUT, one  # noqa: F401
 from load import PERCENTILES
 from report import spread, table
 
@@ -14,12 +14,13 @@ ROUNDS = 3
 CONDITIONS = ((STOCK, 550), (SWEEPER, 550), (SWEEPER, 2500))
 # seconds: filling, settling, measured
 FULL, QUICK = (8, 40, 30), (5, 6, 6)
+LEFT_OUT = contest.LEFT_OUT
 RECORDS = {"runs": ("variant", "rate")}
 
 
 def measure(place, quick):
     with slow_bed(place, "rate") as bed:
-        return {"runs": [{"round": number, "rate": rate, **one(bed, variant, *(QUICK if quick else FULL), "-R", rate)}
+        return {"runs": [{"round": number, "rate": rate, **contest.one(bed, variant, *(QUICK if quick else FULL), "-R", rate)}
                          for number, (variant, rate) in stats.rounds(1 if quick else ROUNDS, CONDITIONS)]}
 
 

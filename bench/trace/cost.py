@@ -179,6 +179,6 @@ def show(results):
 
 def required(results):
     for name in STATEMENTS:
-        for to, words in {ALONE: "that alone", LOOP: "that beside a busy loop"}.items():
+        for to, words in {ALONE: "not traced", LOOP: "under a busy loop"}.items():
             ratio = stats.median(ratios(results, name, TRACED, to))
-            yield f"cost: time of {name} while traced to {words}", f"{ratio:.3f}", f"at most {LIMIT}", ratio <= LIMIT
+            yield f"cost: time of {name} while traced to the time {words}", f"{ratio:.3f}", f"at most {LIMIT}", ratio <= LIMIT

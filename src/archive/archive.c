@@ -36,23 +36,23 @@ static void
 archive_define_gucs(void)
 {
 	DefineCustomStringVariable("pgscale.archive_database",
-							   "Database in which the archive is kept.",
-							   "Empty: nothing is archived. The extension must be installed there.",
+							   "Database, with the extension, in which the archive is kept.",
+							   "Empty: no archive. It takes a worker slot, and a second one for moments.",
 							   &pgscale_archive_database, "",
 							   PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("pgscale.archive_retention",
-							"Days after which the archive drops what it has.",
+							"Age in days at which the archive drops a day.",
 							NULL,
 							&pgscale_archive_retention, 35, 1, 3650,
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("pgscale.archive_detail",
-							"Days after which the archive rolls minutes up to hours.",
-							NULL,
+							"Age in days at which the archive rolls minutes up to hours.",
+							"An hour takes as much disk space as a minute.",
 							&pgscale_archive_detail, 7, 1, 3650,
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("pgscale.archive_top",
-							"Number of waits of a minute that get a row of their own in the archive.",
-							"These are the longest; the rest is one row. Of a day it keeps five times as many query texts.",
+							"Number of the longest waits of a minute that get a row of their own in the archive.",
+							"The rest is one row.",
 							&pgscale_archive_top, 200, 1, 1000,
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
 }

@@ -58,7 +58,7 @@ CREATE VIEW pgscale.archive_waits AS
                   m.event_types, m.events, m.blockers, m.wait_ms)
            AS w(backend_type, datid, datname, usename, application_name, queryid, event_type, event, blocker, wait_ms);
 COMMENT ON VIEW pgscale.archive_waits IS
-'waits of past minutes: the longest of each, and the rest as one row "other"; give bounds of "at" as constants';
+'the longest waits of each archived minute, and the rest as one row "other"; give bounds of "at" as constants';
 GRANT SELECT ON pgscale.archive_waits TO pg_monitor;
 COMMENT ON COLUMN pgscale.archive_waits.at IS 'start of the minute, or of the hour once it is rolled up';
 COMMENT ON COLUMN pgscale.archive_waits.period_s IS 'length of the minute or hour, in seconds';
@@ -82,13 +82,15 @@ CREATE VIEW pgscale.archive_queries AS
 COMMENT ON VIEW pgscale.archive_queries IS 'texts of the queries with waits in the archive';
 GRANT SELECT ON pgscale.archive_queries TO pg_monitor;
 COMMENT ON COLUMN pgscale.archive_queries.queryid IS 'query identifier';
-COMMENT ON COLUMN pgscale.archive_queries.query IS 'beginning of the text, as pg_stat_statements or pg_stat_activity had it';
+COMMENT ON COLUMN pgscale.archive_queries.query IS
+'first 2,000 characters of the text, from pg_stat_statements, a session, or the sampler''s memory';
 COMMENT ON COLUMN pgscale.archive_queries.first_seen IS 'when it was first among the longest waits';
 COMMENT ON COLUMN pgscale.archive_queries.last_seen IS 'when it was last among the longest waits, accurate to an hour';
 
 CREATE VIEW pgscale.archive_changes AS
     SELECT at, setting, old, new FROM pgscale_internal.archive_change;
-COMMENT ON VIEW pgscale.archive_changes IS 'changes of settings and of server_version_num; values that may hold a password are hidden';
+COMMENT ON VIEW pgscale.archive_changes IS
+'changes of settings and of server_version_num; values that may hold a password are hidden; at a new major version settings that only one of the two has are left out';
 GRANT SELECT ON pgscale.archive_changes TO pg_monitor;
 COMMENT ON COLUMN pgscale.archive_changes.at IS 'when the change was found: within a minute';
 COMMENT ON COLUMN pgscale.archive_changes.setting IS 'name of the setting';

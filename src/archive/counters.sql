@@ -1,4 +1,4 @@
--- The counters of the archive.  To add one, add a line at the end of those that have a meaning, and one to doc/archive.md.
+-- The counters of the archive.  To add one, add a line at the end of those that have a meaning.
 
 -- Each is a column of archive_minute: numeric, which takes fewer bytes for a small number than bigint.  With a meaning it is a
 -- column of archive_minutes, too: a time as double precision, all else as bigint.
@@ -91,7 +91,7 @@ CREATE VIEW pgscale.archive_minutes AS
 END
 $do$;
 COMMENT ON VIEW pgscale.archive_minutes IS
-'the archived minutes, and the increase of the server''s counters; NULL where a counter is unknown or was reset';
+'one row per archived minute, or hour once it is rolled up, with the increase of the server''s counters. NULL: this server has no such counter, it was reset, or a database was created or dropped. An hour leaves out unknown minutes';
 GRANT SELECT ON pgscale.archive_minutes TO pg_monitor;
 COMMENT ON COLUMN pgscale.archive_minutes.at IS 'start of the minute, or of the hour once it is rolled up';
 COMMENT ON COLUMN pgscale.archive_minutes.period_s IS 'length of the minute or hour, in seconds';

@@ -72,27 +72,29 @@ CREATE VIEW pgscale.blockers AS
      ORDER BY b.ordinality;
 COMMENT ON VIEW pgscale.blockers IS 'present lock waits and their blockers, as a tree, each root before its waiters';
 GRANT SELECT ON pgscale.blockers TO pg_monitor;
-COMMENT ON COLUMN pgscale.blockers.process IS 'process ID, or the beginning of a prepared transaction''s identifier; indented by depth, up to 10';
+COMMENT ON COLUMN pgscale.blockers.process IS
+'process ID, or prepared and the first 20 characters of the gid; indented by depth, up to 10; (cycle) if it waits for itself';
 COMMENT ON COLUMN pgscale.blockers.waiters IS 'number of transactions that wait for this one, directly or behind other waiters';
 COMMENT ON COLUMN pgscale.blockers.waited_ms IS 'length of its wait so far, in milliseconds; NULL for a root';
 COMMENT ON COLUMN pgscale.blockers.activity IS
-'awaited lock or event; of a root its state as in pg_stat_activity, prepared, or the type of the process';
+'awaited lock or event; of a root its state as in pg_stat_activity, prepared, or the backend type';
 COMMENT ON COLUMN pgscale.blockers.application_name IS 'name of the application';
 COMMENT ON COLUMN pgscale.blockers.query IS
-'beginning of the statement that runs or ran last; <insufficient privilege> for other users'' without pg_read_all_stats';
+'the first 30 characters of the statement that runs or ran last, on one line; <insufficient privilege> for other users without pg_read_all_stats';
 COMMENT ON COLUMN pgscale.blockers.pid IS
 'process ID; of a parallel query its leader, or one of its workers if the leader has ended; NULL for a prepared transaction';
 COMMENT ON COLUMN pgscale.blockers.gid IS 'identifier of a prepared transaction';
 COMMENT ON COLUMN pgscale.blockers.depth IS 'number of levels below the root';
 COMMENT ON COLUMN pgscale.blockers.waits_for IS 'awaited lock, in words; NULL for a root';
-COMMENT ON COLUMN pgscale.blockers.state IS 'as in pg_stat_activity; prepared, or the type of a process that has none';
-COMMENT ON COLUMN pgscale.blockers.datname IS 'name of the database; NULL if the process has none';
+COMMENT ON COLUMN pgscale.blockers.state IS
+'state as in pg_stat_activity; prepared, or the backend type where a process has none; NULL for other users without pg_read_all_stats';
+COMMENT ON COLUMN pgscale.blockers.datname IS 'database, also of a prepared transaction; NULL if the process has none';
 COMMENT ON COLUMN pgscale.blockers.usename IS 'name of the session user, or owner of the prepared transaction; NULL if the process has none';
 COMMENT ON COLUMN pgscale.blockers.backend_type IS 'kind of process as in pg_stat_activity';
 COMMENT ON COLUMN pgscale.blockers.transaction_ms IS 'age of its transaction, in milliseconds';
 COMMENT ON COLUMN pgscale.blockers.root_pid IS 'process ID of the root of this tree; NULL for a prepared transaction';
 COMMENT ON COLUMN pgscale.blockers.root_gid IS 'identifier of the root that is a prepared transaction';
-COMMENT ON COLUMN pgscale.blockers.root_state IS 'state of the root';
+COMMENT ON COLUMN pgscale.blockers.root_state IS 'state of the root, as the column state';
 COMMENT ON COLUMN pgscale.blockers.root_application_name IS 'name of the root''s application';
 COMMENT ON COLUMN pgscale.blockers.root_transaction_ms IS 'age of the root''s transaction, in milliseconds';
 COMMENT ON COLUMN pgscale.blockers.locktype IS 'type of the lock as in pg_locks; the wait event, if it does not wait for a lock';

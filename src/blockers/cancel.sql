@@ -6,7 +6,11 @@ RETURNS record
 AS 'MODULE_PATHNAME', 'pgscale_cancel'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgscale.cancel(integer, boolean) IS
-'cancels the statement of a session, or of its root blocker, and says what happened; does nothing if the session waits for a lock; raises an error for a process that must not be ended';
+'cancels the statement of a session, within two seconds; does nothing if the session waits for a lock, executes nothing, or its commit waits for a synchronous standby. Errors: wrong_object_type for a process that must not be ended; invalid_parameter_value for the own session; insufficient_privilege by the rules of the server
+pid: process ID; of a parallel worker its leader; returned: the process that was acted on
+root: true: act on its root blocker, or on the process if it is a root
+done: whether the statement was seen to end
+what: what was done, or why nothing was: session, user, application, state, and the number of transactions that waited for it';
 GRANT EXECUTE ON FUNCTION pgscale.cancel(integer, boolean) TO pg_signal_backend;
 
 CREATE FUNCTION pgscale.terminate(pid integer, root boolean DEFAULT false, idle boolean DEFAULT false,
@@ -15,5 +19,10 @@ RETURNS record
 AS 'MODULE_PATHNAME', 'pgscale_terminate'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgscale.terminate(integer, boolean, boolean) IS
-'terminates a session, or its root blocker, and says what happened; does nothing if the session waits for a lock or, with idle => true, is not idle; raises an error for a process that must not be ended';
+'terminates a session, within two seconds, and rolls its transaction back; does nothing if the session waits for a lock, or its commit waits for a synchronous standby. Errors: wrong_object_type for a process that must not be ended; invalid_parameter_value for the own session; insufficient_privilege by the rules of the server
+pid: process ID; of a parallel worker its leader; returned: the process that was acted on
+root: true: act on its root blocker, or on the process if it is a root
+idle: true: do nothing unless the session is idle and in no transaction
+done: whether the session was seen to end
+what: what was done, or why nothing was: session, user, application, state, and the number of transactions that waited for it';
 GRANT EXECUTE ON FUNCTION pgscale.terminate(integer, boolean, boolean) TO pg_signal_backend;

@@ -36,7 +36,15 @@ BEGIN ATOMIC
               FROM pgscale_internal.buffer_usage_sample(sample) s WHERE sample IS NOT NULL) u;
 END;
 COMMENT ON FUNCTION pgscale.buffer_usage(integer) IS
-'shared buffers by usage count, NULL for those that hold no page; of that many random ones an estimate, with the 95 % interval of each fraction; NULL: of all';
+'shared buffers by usage count; rows of all buffers, or an estimate from a sample
+sample: number of random buffers, drawn with replacement; NULL: all; less than 1: invalid_parameter_value
+usage_count: 0 to 5; NULL for buffers that hold no page: never used, of a dropped relation, or being read
+buffers: number of buffers with that count
+fraction: of all buffers, or of the sampled ones, 0 to 1
+dirty: number of these buffers that must be written
+pinned: number of these buffers in use at this moment
+fraction_low: lower end of the 95 % interval of the fraction, for each row separately (Wilson score interval); without sample the fraction
+fraction_high: upper end of that interval';
 GRANT EXECUTE ON FUNCTION pgscale.buffer_usage(integer) TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.relation_buffers(
@@ -57,7 +65,8 @@ CREATE VIEW pgscale.relation_buffers AS
            r.reltablespace
       FROM pgscale_internal.relation_buffers() r
      ORDER BY r.buffers DESC;
-COMMENT ON VIEW pgscale.relation_buffers IS 'pages of each relation''s forks in shared buffers, of all databases, most first';
+COMMENT ON VIEW pgscale.relation_buffers IS
+'one row for each fork with shared buffers, of all databases, most buffers first; locks no relation';
 GRANT SELECT ON pgscale.relation_buffers TO pg_monitor;
 COMMENT ON COLUMN pgscale.relation_buffers.relation IS
 'the relation; NULL if it is of another database, was just dropped, or belongs to an open transaction';
@@ -65,12 +74,13 @@ COMMENT ON COLUMN pgscale.relation_buffers.fork IS 'main, fsm, vm or init';
 COMMENT ON COLUMN pgscale.relation_buffers.buffers IS 'number of buffers that hold its pages';
 COMMENT ON COLUMN pgscale.relation_buffers.buffers_bytes IS 'size of these buffers';
 COMMENT ON COLUMN pgscale.relation_buffers.dirty IS 'number of these buffers that must be written';
-COMMENT ON COLUMN pgscale.relation_buffers.mean_usage IS 'mean usage count';
+COMMENT ON COLUMN pgscale.relation_buffers.mean_usage IS 'mean usage count, 0 to 5';
 COMMENT ON COLUMN pgscale.relation_buffers.mean_score IS
-'mean number of uses as the sweeper remembers them, where older ones count less; NULL if it knows none of these pages';
+'mean number of uses that the sweeper remembers, where a use counts half after a half-life; NULL if it knows none of these pages';
 COMMENT ON COLUMN pgscale.relation_buffers.may_leave IS
-'number of these buffers whose page its policy would let go now; NULL as mean_score';
-COMMENT ON COLUMN pgscale.relation_buffers.cached_fraction IS 'fraction of the fork that is in shared buffers, 0 to 1; NULL if its size is unknown';
+'number of these buffers whose page the sweeper''s policy would evict now; NULL as mean_score';
+COMMENT ON COLUMN pgscale.relation_buffers.cached_fraction IS
+'fraction of the fork that is in shared buffers, by the size of its files, 0 to 1; NULL if that size is unknown';
 COMMENT ON COLUMN pgscale.relation_buffers.datname IS 'name of the database; NULL for shared catalogs';
 COMMENT ON COLUMN pgscale.relation_buffers.datid IS 'OID of the database; 0 for shared catalogs';
 COMMENT ON COLUMN pgscale.relation_buffers.relfilenode IS 'filenode number of the relation';
@@ -98,20 +108,22 @@ CREATE VIEW pgscale.clock_sweep AS
            stats_reset, reason
       FROM pgscale_internal.clock_sweep();
 COMMENT ON VIEW pgscale.clock_sweep IS
-'cost of finding a buffer for another page, and whether usage counts still show which pages to replace; no rates without preload';
+'one row: cost of finding a buffer for another page, and whether usage counts still show which pages to replace. Without preload ticks, allocations and their ratios are NULL; ratios also in the call that starts the counts';
 GRANT SELECT ON pgscale.clock_sweep TO pg_monitor;
-COMMENT ON COLUMN pgscale.clock_sweep.ticks_per_allocation IS 'buffers that the clock hand passes for one allocation; NULL without allocations';
+COMMENT ON COLUMN pgscale.clock_sweep.ticks_per_allocation IS
+'buffers that the clock hand passes for one allocation, a mean over the whole server; NULL without allocations';
 COMMENT ON COLUMN pgscale.clock_sweep.pass_s IS 'time of one pass over all buffers, in seconds; NULL if the hand did not move';
 COMMENT ON COLUMN pgscale.clock_sweep.unused_fraction IS 'fraction of the buffers that hold no page, 0 to 1';
 COMMENT ON COLUMN pgscale.clock_sweep.zero_fraction IS 'fraction of the buffers with usage count 0, 0 to 1';
 COMMENT ON COLUMN pgscale.clock_sweep.max_fraction IS 'fraction of the buffers with the maximum usage count, 0 to 1';
 COMMENT ON COLUMN pgscale.clock_sweep.expected_search IS
-'expected number of ticks to the next victim; where there is a freelist (15 to 18), if it is empty';
+'expected number of ticks to the next victim: uN + (N+1)/(n+1), where n of N buffers have the smallest count u; before 19 with an empty freelist';
 COMMENT ON COLUMN pgscale.clock_sweep.buffers IS 'number of all buffers';
-COMMENT ON COLUMN pgscale.clock_sweep.ticks IS 'number of buffers that the clock hand has passed';
+COMMENT ON COLUMN pgscale.clock_sweep.ticks IS 'number of buffers that the clock hand has passed since stats_reset';
 COMMENT ON COLUMN pgscale.clock_sweep.allocations IS
-'number of buffers needed for another page, including those from a freelist, without those of rings';
-COMMENT ON COLUMN pgscale.clock_sweep.passes IS 'number of completed passes since the server started';
+'number of buffers needed for another page since stats_reset, by pg_stat_bgwriter: including a freelist, without rings (large sequential scans, VACUUM, COPY)';
+COMMENT ON COLUMN pgscale.clock_sweep.passes IS 'number of passes over all buffers since the server started';
 COMMENT ON COLUMN pgscale.clock_sweep.hand IS 'number of the buffer that the clock hand comes to next, from 0';
-COMMENT ON COLUMN pgscale.clock_sweep.stats_reset IS 'time when ticks and allocations began to count';
+COMMENT ON COLUMN pgscale.clock_sweep.stats_reset IS
+'start of the counts: the first call after a start of the server, a reset, or a reset of pg_stat_bgwriter';
 COMMENT ON COLUMN pgscale.clock_sweep.reason IS 'the conclusion, in one sentence';

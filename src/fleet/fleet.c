@@ -86,8 +86,8 @@ static void
 fleet_define_gucs(void)
 {
 	DefineCustomIntVariable("pgscale.fleet_timeout",
-							"Time that a node of the fleet may take to answer.",
-							"It includes the time to connect.",
+							"Time that each node of the fleet may take to answer, connecting included.",
+							"A node that does not answer delays the call by this time.",
 							&pgscale_fleet_timeout,
 							5000, 100, 600000,
 							PGC_USERSET,

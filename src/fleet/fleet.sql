@@ -5,7 +5,12 @@ CREATE FUNCTION pgscale.node_identity(
 AS 'MODULE_PATHNAME', 'pgscale_node_identity'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION pgscale.node_identity() IS
-'identity of this server: cluster_name@host:port, the identifier of its cluster, primary or standby, and the lag of a standby';
+'identity of this server; needs no preload
+node: cluster_name@host:port, or host:port if cluster_name is empty; host is the machine''s own host name
+system_identifier: identifier of the cluster, as in pg_control_system(); equal on a primary and its standbys
+role: primary, or standby for a server in recovery
+lag_s: age of the last replayed transaction, in seconds; 0 for a streaming standby without WAL to replay; '
+'NULL on a primary, and before the first replay';
 GRANT EXECUTE ON FUNCTION pgscale.node_identity() TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.node_manager() RETURNS text
@@ -73,12 +78,17 @@ CREATE FUNCTION pgscale.fleet_add(node text, conninfo text) RETURNS void
 AS 'MODULE_PATHNAME', 'pgscale_fleet_add'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgscale.fleet_add(text, text) IS
-'adds a node, a foreign server of that name, with a user mapping for the current user; the connection string has no password';
+'adds a node, a foreign server of that name, with a user mapping for the current user. Errors: duplicate_object if the name is taken; '
+'invalid_parameter_value if conninfo has a password, another option or several hosts
+node: name of the node and of its foreign server
+conninfo: has host or hostaddr, and may have port (5432), dbname (this one), user (the current one), connect_timeout, and options of '
+'SSL, GSSAPI and keepalives';
 
 CREATE FUNCTION pgscale.fleet_remove(node text) RETURNS void
 AS 'MODULE_PATHNAME', 'pgscale_fleet_remove'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION pgscale.fleet_remove(text) IS 'removes a node with all its user mappings';
+COMMENT ON FUNCTION pgscale.fleet_remove(text) IS 'removes a node with all its user mappings
+node: name in fleet_add()';
 
 CREATE FUNCTION pgscale_internal.fleet_ask(question text, arguments text[]) RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_fleet_ask'
@@ -127,10 +137,11 @@ CREATE VIEW pgscale.fleet AS
       FROM pgscale_internal.fleet()
      ORDER BY node COLLATE "C";
 COMMENT ON VIEW pgscale.fleet IS
-'one row a node that was added: whether it answers, its role, lag, version, and settings for which most others have another value';
+'one row for each node that fleet_add has added: whether it answers, its role, lag and version, and the settings in which it differs';
 GRANT SELECT ON pgscale.fleet TO pg_monitor;
 COMMENT ON COLUMN pgscale.fleet.node IS 'name in fleet_add';
-COMMENT ON COLUMN pgscale.fleet.state IS 'ok, unreachable, no answer, failed or garbled';
+COMMENT ON COLUMN pgscale.fleet.state IS
+'ok; unreachable: no connection; no answer: none in time; failed: an error of the node; garbled: an invalid answer';
 COMMENT ON COLUMN pgscale.fleet.role IS 'primary or standby';
 COMMENT ON COLUMN pgscale.fleet.lag_s IS 'lag of a standby, in seconds, as in node_identity(); NULL on a primary';
 COMMENT ON COLUMN pgscale.fleet.version IS 'version of PostgreSQL';
@@ -141,7 +152,7 @@ COMMENT ON COLUMN pgscale.fleet.system_identifier IS 'identifier of its cluster,
 COMMENT ON COLUMN pgscale.fleet.started_at IS 'start of the server';
 COMMENT ON COLUMN pgscale.fleet.error IS 'why there is no answer; NULL if there is one';
 COMMENT ON COLUMN pgscale.fleet.differing_settings IS
-'settings whose value is not the most common one among the nodes, or that have no single most common value; NULL if there are none';
+'settings whose value is not the most common one, except those that belong to one server, such as port; NULL if there are none';
 
 CREATE FUNCTION pgscale_internal.fleet_health(
     OUT node text, OUT feature text, OUT enabled boolean, OUT state text, OUT reason text, OUT action text)
@@ -196,7 +207,7 @@ COMMENT ON COLUMN pgscale.fleet_advice.gain IS 'fraction of that node''s session
 COMMENT ON COLUMN pgscale.fleet_advice.confidence IS 'high, medium or low';
 COMMENT ON COLUMN pgscale.fleet_advice.needs IS 'requirement: reload, restart, superuser ...';
 COMMENT ON COLUMN pgscale.fleet_advice.rule IS 'name of the rule';
-COMMENT ON COLUMN pgscale.fleet_advice.patroni_command IS 'command that applies the advice, if Patroni manages the settings; otherwise NULL';
+COMMENT ON COLUMN pgscale.fleet_advice.patroni_command IS 'command that applies the advice, quoted for a shell, if Patroni manages the settings; otherwise NULL';
 COMMENT ON COLUMN pgscale.fleet_advice.error IS 'why there is no answer; NULL if there is one';
 COMMENT ON COLUMN pgscale.fleet_advice.reason IS 'why, in one sentence, with the source';
 COMMENT ON COLUMN pgscale.fleet_advice.risk IS 'cost and risk of the change';
@@ -220,5 +231,21 @@ AS $$
      WHERE a.item IS NOT NULL OR a.error IS NOT NULL;
 $$;
 COMMENT ON FUNCTION pgscale.fleet_waits(timestamptz, timestamptz, text, integer) IS
-'top_waits() of all nodes; a node that does not answer is a row with its error';
+'top_waits() of all nodes; a node that does not answer is a row with its error
+since: as in top_waits()
+until: as in top_waits()
+by: as in top_waits()
+top: number of rows for each node, as in top_waits()
+node: name of the node
+rank: 1 for the longest of the node; NULL if it does not answer
+item: what the row is about, by the argument by; unknown: the attribute is not known; other: the rest
+event_type: type of the wait event of the item''s longest wait
+event: name of the wait event of the item''s longest wait
+active_sessions: average number of active sessions in these waits, over the known time
+fraction: fraction of database time, 0 to 1; NULL for server processes
+wait_ms: time of these waits, in milliseconds
+queryid: query identifier of the item''s longest wait; NULL if unknown
+query: text of that query; NULL if unknown, and for other users'' queries without pg_read_all_stats
+idle_in_transaction_sessions: average number of sessions that were idle in a transaction, over the known time
+error: why there is no answer; NULL if there is one';
 GRANT EXECUTE ON FUNCTION pgscale.fleet_waits(timestamptz, timestamptz, text, integer) TO pg_monitor;

@@ -37,20 +37,20 @@ SELECT m.*
   FROM pgscale_internal.connections() c
   CROSS JOIN pgscale_internal.connections_ages() g
   CROSS JOIN LATERAL (VALUES
-    ('pgscale_connections', 'gauge', 'Connections in use, by state.', '{"state": "active"}'::jsonb, c.active::float8),
-    ('pgscale_connections', 'gauge', 'Connections in use, by state.', '{"state": "idle"}', c.idle),
-    ('pgscale_connections', 'gauge', 'Connections in use, by state.', '{"state": "idle in transaction"}', c.idle_in_transaction),
-    ('pgscale_connections', 'gauge', 'Connections in use, by state.', '{"state": "other"}', c.other),
+    ('pgscale_connections', 'gauge', 'Connections in use, by state; other is starting, or unknown while track_activities is off.', '{"state": "active"}'::jsonb, c.active::float8),
+    ('pgscale_connections', 'gauge', 'Connections in use, by state; other is starting, or unknown while track_activities is off.', '{"state": "idle"}', c.idle),
+    ('pgscale_connections', 'gauge', 'Connections in use, by state; other is starting, or unknown while track_activities is off.', '{"state": "idle in transaction"}', c.idle_in_transaction),
+    ('pgscale_connections', 'gauge', 'Connections in use, by state; other is starting, or unknown while track_activities is off.', '{"state": "other"}', c.other),
     ('pgscale_connections_max', 'gauge', 'The server''s max_connections.', '{}', c.max),
-    ('pgscale_connections_reserved', 'gauge', 'Connections that are reserved, of the maximum.', '{}', c.reserved),
-    ('pgscale_connections_peak', 'gauge', 'Most connections in use at a time since the reset or restart.', '{}', c.peak),
-    ('pgscale_connections_longest_transaction_seconds', 'gauge', 'Age of the oldest transaction of a session.', '{}', g.transaction_s),
-    ('pgscale_connections_longest_idle_in_transaction_seconds', 'gauge', 'For how long a session has been idle in a transaction, at most.', '{}',
+    ('pgscale_connections_reserved', 'gauge', 'Connections reserved for superusers and for pg_use_reserved_connections, of the maximum.', '{}', c.reserved),
+    ('pgscale_connections_peak', 'gauge', 'Most connections in use at a tick of the sampler since its reset or the restart.', '{}', c.peak),
+    ('pgscale_connections_longest_transaction_seconds', 'gauge', 'Age of the oldest transaction of a session; 0 without one.', '{}', g.transaction_s),
+    ('pgscale_connections_longest_idle_in_transaction_seconds', 'gauge', 'Longest time that a session has been idle in a transaction; 0 without one.', '{}',
      g.idle_in_transaction_s)
   ) m(name, type, help, labels, value)
  WHERE m.value IS NOT NULL
 UNION ALL
-SELECT 'pgscale_connections_by_application', 'gauge', 'Connections of the 20 applications with the most of them, and of all others, by state.',
+SELECT 'pgscale_connections_by_application', 'gauge', 'Connections of the 20 applications with the most of them, and of all others, by state; (none) has an empty name.',
        jsonb_build_object('application_name', a.application_name, 'state', s.state), s.used
   FROM pgscale_internal.connections_by_application() a
   CROSS JOIN LATERAL (VALUES
@@ -65,7 +65,7 @@ CREATE FUNCTION pgscale_internal.metrics_sampler() RETURNS SETOF pgscale_interna
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1
 AS $$
 (SELECT 'pgscale_wait_seconds_total', 'counter',
-       'Time in a wait event, idle ones left out, of all processes of a type. Its rate is the average number of them in it.',
+       'Time in a wait event, of all processes of a type, without idle waits except IdleInTransaction. Its rate is the average number of them in it.',
        jsonb_build_object('backend_type', w.backend_type, 'event_type', w.event_type, 'event', w.event), sum(w.wait_ms) / 1e3
   -- lock tranches of one name are one series
   FROM pgscale_internal.wait_totals() w GROUP BY w.backend_type, w.event_type, w.event
@@ -91,7 +91,7 @@ SELECT m.*
     ('pgscale_sampler_cpu_seconds_total', 'counter', 'CPU time of the sampler.', '{}', s.cpu_ms / 1e3),
     ('pgscale_sampler_period_seconds', 'gauge', 'Time between two ticks; 0 if the sampler is off.', '{}', coalesce(s.period_ms, 0) / 1e3),
     ('pgscale_sampler_profile_entries', 'gauge', 'Entries of the wait profile in use.', '{}', s.entries),
-    ('pgscale_sampler_profile_evictions_total', 'counter', 'Entries of the wait profile that were folded into others.', '{}', s.evictions)
+    ('pgscale_sampler_profile_evictions_total', 'counter', 'Entries of the wait profile that were evicted to the row other.', '{}', s.evictions)
   ) m(name, type, help, labels, value)
 $$;
 COMMENT ON FUNCTION pgscale_internal.metrics_sampler() IS 'part of metrics: waits, and how the sampler is';
@@ -138,8 +138,8 @@ SELECT m.*
           FROM (SELECT a.at, a.period_s, a.rounds FROM pgscale.archive_minutes a ORDER BY a.at DESC LIMIT 61) m
         HAVING count(*) > 0) a
   CROSS JOIN LATERAL (VALUES
-    ('pgscale_archive_last_timestamp_seconds', 'gauge', 'End of the latest minute of the archive in this database.', '{}'::jsonb, a.last::float8),
-    ('pgscale_archive_rounds', 'gauge', 'Minutes of the last hour that the archive in this database has.', '{}', a.rounds)
+    ('pgscale_archive_last_timestamp_seconds', 'gauge', 'End of the latest minute of the archive in this database, in Unix time; absent if it has none.', '{}'::jsonb, a.last::float8),
+    ('pgscale_archive_rounds', 'gauge', 'Minutes of the last hour that the archive in this database has; 60 if none is missing.', '{}', a.rounds)
   ) m(name, type, help, labels, value)
 $$;
 COMMENT ON FUNCTION pgscale_internal.metrics_archive() IS 'part of metrics: the latest minutes of the archive';
@@ -173,7 +173,7 @@ SELECT m.*
     ('pgscale_sweeper_wal_flushes_total', 'counter', 'WAL flushes for pages that had been left out.', '{}', s.wal_flushes),
     ('pgscale_sweeper_errors_total', 'counter', 'Rounds that ended in an error.', '{}', s.errors),
     ('pgscale_sweeper_cpu_seconds_total', 'counter', 'CPU time of the sweeper and its writers.', '{}', (s.cpu_ms + s.writer_cpu_ms) / 1e3),
-    ('pgscale_sweeper_backend_written_bytes_total', 'counter', 'Size of the pages that backends and recovery wrote themselves.', '{}', s.backend_writes * s.page)
+    ('pgscale_sweeper_backend_written_bytes_total', 'counter', 'Size of the pages that backends and recovery wrote themselves; zero after a reset of the server''s statistics, too.', '{}', s.backend_writes * s.page)
   ) m(name, type, help, labels, value)
 $$;
 COMMENT ON FUNCTION pgscale_internal.metrics_sweeper() IS 'part of metrics: the sweeper';
@@ -324,5 +324,13 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION pgscale.metrics(text) IS
-'metrics for monitoring systems, of one feature or of all: counters that fall only at a reset or restart, gauges and histograms, in seconds and bytes; at most 1000 rows; reads no disk';
+'counters, gauges and histograms for monitoring systems, at most 1000 rows; counters fall only at a reset or restart; reads no disk. '
+'Errors: object_not_in_prerequisite_state without preload; invalid_parameter_value for another feature
+feature: health, now, fleet, connections, sampler, blockers, archive, sweeper, buffer_usage, writeback, relocation, tuning, scalability '
+'or numa; NULL: all
+name: name of the metric, with its base unit; counters end with _total, parts of histograms with _bucket, _sum or _count
+type: counter, gauge or histogram
+help: description, equal in all rows of a name
+labels: an object of texts; {} without labels; name and labels together are unique
+value: never NULL, infinite or not a number: a row whose value is unknown is missing';
 GRANT EXECUTE ON FUNCTION pgscale.metrics(text) TO pg_monitor;

@@ -300,8 +300,8 @@ static void
 numa_define_gucs(void)
 {
 	DefineCustomBoolVariable("pgscale.numa_interleave",
-							 "Takes shared memory from all NUMA nodes in turn.",
-							 "Without it a page lies on the node of the process that was first to touch it.",
+							 "Spreads the main shared memory segment over all NUMA nodes.",
+							 "Sessions that had it near are slower then. If it is impossible, pgscale.health says so.",
 							 &interleave,
 							 false,
 							 PGC_POSTMASTER,

@@ -32,7 +32,16 @@ BEGIN ATOMIC
      ORDER BY 5 DESC NULLS LAST;
 END;
 COMMENT ON FUNCTION pgscale.relation_os_cache(regclass) IS
-'one row a fork of a relation, or of all that are not empty, largest share of the kernel''s cache first: bytes in shared buffers, in that cache and in both, and bytes that the kernel must still write, an upper bound; without a relation also one row for each other database, which is not seen from here; takes no lock';
+'one row for each fork of a relation, largest share of the kernel''s cache first; takes no lock. Errors: wrong_object_type without storage, undefined_table, feature_not_supported for a temporary relation of another session
+relation: table, index, TOAST table, materialized view or sequence; as an argument NULL: all of this database that are not empty
+fork: main, fsm, vm or init
+size_bytes: size of its files
+buffers_bytes: size of its pages in shared buffers; 0 for temporary relations
+os_cache_bytes: size of its pages in the kernel''s cache; NULL if the kernel cannot report it for this file
+both_bytes: size of its pages in both, counted page by page
+dirty_bytes: written to the kernel, while writing to disk has not begun, an upper bound; NULL without cachestat
+writeback_bytes: being written to disk; NULL without cachestat
+datname: name of the database; another one has only buffers_bytes: ask there';
 GRANT EXECUTE ON FUNCTION pgscale.relation_os_cache(regclass) TO pg_monitor;
 
 CREATE FUNCTION pgscale.os_cache_flush(relation regclass, wait boolean DEFAULT false)
@@ -40,11 +49,14 @@ RETURNS bigint
 AS 'MODULE_PATHNAME', 'pgscale_os_cache_flush'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgscale.os_cache_flush(regclass, boolean) IS
-'writes a relation''s dirty buffers, returns their bytes, and makes the kernel begin to write the relation to disk; with wait, returns when it is on disk';
+'writes the dirty buffers of all forks of a relation, makes the kernel begin to write it to disk, and returns the bytes of these buffers. Holds ACCESS SHARE. Errors: as relation_os_cache(), and feature_not_supported without wait where sync_file_range is not allowed
+relation: any with storage, also one that the role cannot read
+wait: true: return when all of it is on disk';
 
 CREATE FUNCTION pgscale.os_cache_evict(relation regclass)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'pgscale_os_cache_evict'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgscale.os_cache_evict(regclass) IS
-'drops a relation''s clean pages from the kernel''s cache, and returns their bytes; dirty pages stay, and the kernel begins to write them';
+'makes the kernel drop the clean pages of all forks of a relation, and returns their bytes, NULL if the kernel cannot report it. Dirty pages stay, and the kernel begins to write them. Shared buffers do not change. Takes no lock. Errors: as relation_os_cache()
+relation: any with storage, also one that the role cannot read';

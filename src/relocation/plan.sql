@@ -10,7 +10,16 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_tablespace_latency'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgscale.tablespace_latency(name) IS
-'speed of the device below a tablespace, or below each, measured now without caches: mean of up to 256 random reads of a page, rate of sequential ones, and the random_page_cost that this suggests, greatest(1, 0.1 * read_ms / ms of a page read in sequence); because PostgreSQL''s documentation bases its default of 4 on random reads 40 times slower, 90 % of them cached; none if the rounds of the measurement disagree';
+'speed of the device below each tablespace, measured now by direct I/O, some seconds each; works without preload and on a hot standby
+tablespace: the measured tablespace; as an argument NULL: all except pg_global
+reads: random reads of a page that were timed, up to 256 within 3 s
+read_ms: mean time of a random read; NULL if nothing could be read
+max_ms: maximum time of a random read
+spread: mean of the slowest of four rounds / mean of the fastest
+sequential_bytes_per_s: rate of sequential reads of 1 MB, up to 32 MB within 1 s
+random_page_cost: suggestion, not applied (Planner Cost Constants): greatest(1, 0.1 * read_ms / ms of a page read in sequence); NULL if the rounds differ by more than half
+device: the disk; of partitions and logical volumes the disk below; a number if there is no disk
+reason: what was read, or why nothing could be read';
 
 CREATE FUNCTION pgscale_internal.relocation_write_rate(tablespace oid)
 RETURNS double precision
@@ -24,7 +33,9 @@ CREATE PROCEDURE pgscale.relocation_watch(duration interval DEFAULT '10 minutes'
 AS 'MODULE_PATHNAME', 'pgscale_relocation_watch'
 LANGUAGE C;
 COMMENT ON PROCEDURE pgscale.relocation_watch(interval, bigint) IS
-'watches for the given time which relations of this database are read, without a snapshot, and shows how many were; then relocation_plan() of the same session uses that window if its duration is NULL';
+'watches which relations of this database are read, without a snapshot; then relocation_plan() of this session uses that window if its duration is NULL. Errors: active_sql_transaction, invalid_parameter_value, null_value_not_allowed, insufficient_privilege; object_not_in_prerequisite_state if statistics were reset meanwhile
+duration: for how long, a millisecond to a day
+relations_read: number of relations that were read';
 GRANT EXECUTE ON PROCEDURE pgscale.relocation_watch(interval, bigint) TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.relocation_reads(relation oid)
@@ -373,7 +384,7 @@ BEGIN
     SELECT oid INTO target_oid FROM pg_tablespace WHERE spcname = relocation_plan.tablespace;
     IF NOT FOUND THEN
         RAISE undefined_object USING MESSAGE = format('tablespace "%s" does not exist', tablespace),
-            HINT = 'The tablespaces are those of pg_tablespace; CREATE TABLESPACE makes another one.';
+            HINT = 'pg_tablespace lists the tablespaces; CREATE TABLESPACE creates one.';
     END IF;
 
     RETURN QUERY
@@ -414,4 +425,24 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION pgscale.relocation_plan(name, bigint, interval) IS
-'relations to move to a tablespace: watches for the given time, a minute at most, which indexes and tables of this database are read, or with NULL uses the window of relocation_watch(), times the devices, and chooses those that save most per byte within the budget; with the statement that moves each, the predicted time of the move and its WAL, and the room that it needs in the target until it is done, while the old copy stays where it is';
+'relations of this database that were read and could move to a tablespace, chosen ones first, by saving per byte. Needs EXECUTE on tablespace_latency() and pg_monitor, too. Errors: undefined_object; object_not_in_prerequisite_state if it cannot be measured, statistics were reset, or no window was watched; invalid_parameter_value, null_value_not_allowed
+tablespace: the target
+budget_bytes: room in the target
+duration: for how long to watch, a minute at most; NULL: the window of relocation_watch()
+kind: index, or table with its TOAST table
+relation: the relation; of a partitioned one each leaf
+source: its tablespace
+size_after_bytes: maximum size once moved, which counts against the budget; of rebuilt btree indexes by rows and mean widths, if analyzed, without deduplication
+reads_per_s: reads of blocks that were not in shared buffers
+physical_reads_per_s: of these, reads that the kernel''s cache did not answer
+here_ms: mean time of such a read here, including reads from the kernel''s cache
+there_ms: mean time of such a read in the target
+saved_ms_per_s: waiting time that all backends together would save, in ms per second
+move_s: predicted time of the move if nothing holds it back; NULL if unknown
+wal_bytes: WAL that the move writes; 0 for unlogged relations
+space_bytes: room that the move needs in the target until it is done
+chosen: whether it fits into the budget
+statement: statement that moves it
+size_bytes: size now
+saved_ms_per_s_per_gb: saved_ms_per_s per 2^30 bytes of size_after_bytes
+reason: why it is chosen or not; whether the row is an estimate, without track_io_timing';

@@ -108,30 +108,31 @@ COMMENT ON COLUMN pgscale.relocation_jobs.relation IS 'the moved relation, by it
 COMMENT ON COLUMN pgscale.relocation_jobs.source IS 'tablespace that it is moved from';
 COMMENT ON COLUMN pgscale.relocation_jobs.target IS 'tablespace that it is moved to';
 COMMENT ON COLUMN pgscale.relocation_jobs.mode IS 'online or rebuild for an index, online or lock for a table';
-COMMENT ON COLUMN pgscale.relocation_jobs.state IS 'queued, waiting, running, verifying, done, failed, cancelled, lost or foreign';
+COMMENT ON COLUMN pgscale.relocation_jobs.state IS
+'queued, waiting, running, verifying, done, failed, cancelled, lost, or foreign: copied from another database or server, does nothing';
 COMMENT ON COLUMN pgscale.relocation_jobs.done_fraction IS 'done part of the phase, 0 to 1; of an online move, of the copy';
 COMMENT ON COLUMN pgscale.relocation_jobs.phase IS
 'phase of REINDEX as in pg_stat_progress_create_index; of an online move: copying, following, waiting for a gap, switching, dropping';
-COMMENT ON COLUMN pgscale.relocation_jobs.left_s IS 'predicted seconds until all is copied, as the copy went so far';
+COMMENT ON COLUMN pgscale.relocation_jobs.left_s IS 'predicted time until all blocks are copied, in seconds, by the rate so far; NULL if nothing is being copied';
 COMMENT ON COLUMN pgscale.relocation_jobs.table_name IS 'its table, by its name when the job was requested';
 COMMENT ON COLUMN pgscale.relocation_jobs.size_bytes IS 'size when the job was requested';
-COMMENT ON COLUMN pgscale.relocation_jobs.size_after_bytes IS 'size after the move';
-COMMENT ON COLUMN pgscale.relocation_jobs.copied_bytes IS 'bytes that were copied, without what was copied again; NULL if nothing is copied';
-COMMENT ON COLUMN pgscale.relocation_jobs.recopied_blocks IS 'blocks that were copied again, because they had changed';
-COMMENT ON COLUMN pgscale.relocation_jobs.wal_read_bytes IS 'bytes of WAL that were read to find the changes';
-COMMENT ON COLUMN pgscale.relocation_jobs.lock_tries IS 'how often the relation was to be locked for the switch';
-COMMENT ON COLUMN pgscale.relocation_jobs.locked_ms IS 'milliseconds for which it was locked for the switch';
+COMMENT ON COLUMN pgscale.relocation_jobs.size_after_bytes IS 'size after the move; NULL until it is done';
+COMMENT ON COLUMN pgscale.relocation_jobs.copied_bytes IS 'bytes of the first copy; NULL if nothing is copied';
+COMMENT ON COLUMN pgscale.relocation_jobs.recopied_blocks IS 'number of blocks that were copied again, because they had changed; NULL if nothing is copied';
+COMMENT ON COLUMN pgscale.relocation_jobs.wal_read_bytes IS 'bytes of WAL that were read to find the changes; NULL if nothing is copied';
+COMMENT ON COLUMN pgscale.relocation_jobs.lock_tries IS 'number of attempts to get the lock for the switch; NULL if there is no switch';
+COMMENT ON COLUMN pgscale.relocation_jobs.locked_ms IS 'time that the lock for the switch was held, in milliseconds';
 COMMENT ON COLUMN pgscale.relocation_jobs.attempts IS 'number of attempts so far';
-COMMENT ON COLUMN pgscale.relocation_jobs.wait_until IS 'time of the next check of a waiting job';
+COMMENT ON COLUMN pgscale.relocation_jobs.wait_until IS 'time of the next check of a waiting job; otherwise NULL';
 COMMENT ON COLUMN pgscale.relocation_jobs.requested_by IS 'role that requested the job';
 COMMENT ON COLUMN pgscale.relocation_jobs.requested_at IS 'time of the request';
-COMMENT ON COLUMN pgscale.relocation_jobs.started_at IS 'start of the first attempt';
-COMMENT ON COLUMN pgscale.relocation_jobs.finished_at IS 'end of the job';
+COMMENT ON COLUMN pgscale.relocation_jobs.started_at IS 'start of the first attempt; NULL before that';
+COMMENT ON COLUMN pgscale.relocation_jobs.finished_at IS 'end of the job; NULL before that';
 COMMENT ON COLUMN pgscale.relocation_jobs.block_ms_predicted IS 'for a table: predicted time during which it is blocked, in milliseconds';
-COMMENT ON COLUMN pgscale.relocation_jobs.undo_of IS 'number of the job that this job moves back';
-COMMENT ON COLUMN pgscale.relocation_jobs.sqlstate IS 'SQLSTATE of the last attempt''s error';
+COMMENT ON COLUMN pgscale.relocation_jobs.undo_of IS 'number of the job that this job moves back; otherwise NULL';
+COMMENT ON COLUMN pgscale.relocation_jobs.sqlstate IS 'SQLSTATE of the last attempt''s error; NULL if there was none';
 COMMENT ON COLUMN pgscale.relocation_jobs.message IS
-'error of the last attempt, or what the job waits for, as the processes that use the relation; of a job that is done, why amcheck could not check the index, and a suggestion for the new disk';
+'error of the last attempt, why the job waits, or a note; otherwise NULL. Only its requester and readers of the table see values of rows';
 
 CREATE FUNCTION pgscale.relocate_indexes(
     relation regclass, tablespace name, amcheck boolean DEFAULT false, prewarm boolean DEFAULT false,
@@ -140,7 +141,12 @@ RETURNS SETOF bigint
 AS 'MODULE_PATHNAME', 'pgscale_relocate_indexes'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE ROWS 10;
 COMMENT ON FUNCTION pgscale.relocate_indexes(regclass, name, boolean, boolean, text) IS
-'queues the moves of an index, or of all indexes of a table, and of those of partitions, and returns the jobs; mode online copies an index as it is, rebuild builds it anew, auto chooses by its bloat; it stays in use in each mode';
+'queues the moves of an index with its leaves, or of all indexes of a table and its partitions, and returns the jobs; they stay in use. Errors, before there is a job: wrong_object_type, feature_not_supported, undefined_object, insufficient_privilege, disk_full, object_in_use, invalid_parameter_value; object_not_in_prerequisite_state without preload, or for an invalid index; read_only_sql_transaction on a standby
+relation: index or table
+tablespace: the target
+amcheck: true: check the contents after the move, by amcheck
+prewarm: true: read it into shared buffers after the move, by pg_prewarm
+mode: online copies an index, rebuild builds it anew; auto rebuilds a btree index that becomes 30 % smaller, or one that cannot move online';
 
 CREATE FUNCTION pgscale.relocate_table(
     "table" regclass, tablespace name, mode text DEFAULT 'online', lock_timeout interval DEFAULT '1 s',
@@ -149,7 +155,12 @@ RETURNS SETOF bigint
 AS 'MODULE_PATHNAME', 'pgscale_relocate_table'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE ROWS 1;
 COMMENT ON FUNCTION pgscale.relocate_table(regclass, name, text, interval, boolean) IS
-'queues the move of a table, of a partitioned one each partition, and returns the jobs; mode online copies it while it is in use, mode lock blocks its use during the move';
+'queues the move of a table with its TOAST table, or of each partition, and returns the jobs; not of its indexes. Errors: as relocate_indexes()
+table: the table
+tablespace: the target
+mode: online copies it while it is in use; lock runs ALTER TABLE, which blocks its use during the move
+lock_timeout: for mode lock: for how long to wait for the lock in each attempt
+prewarm: true: read it into shared buffers after the move, by pg_prewarm';
 
 CREATE FUNCTION pgscale.relocate_tablespace(
     source name, tablespace name, what text DEFAULT 'all', amcheck boolean DEFAULT false, prewarm boolean DEFAULT false,
@@ -158,26 +169,39 @@ RETURNS SETOF bigint
 AS 'MODULE_PATHNAME', 'pgscale_relocate_tablespace'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE ROWS 100;
 COMMENT ON FUNCTION pgscale.relocate_tablespace(name, name, text, boolean, boolean, text) IS
-'queues the moves of what this database has in the source tablespace, while it is in use, and returns the jobs: all tables and indexes, or with what => indexes only the indexes, in any mode of relocate_indexes()';
+'queues the moves of all tables and indexes that this database has in a tablespace, largest first, and returns the jobs; notices show which relations stay. Errors: as relocate_indexes()
+source: the tablespace to empty
+tablespace: the target
+what: all, or indexes
+amcheck: true: check the contents after the move, by amcheck
+prewarm: true: read it into shared buffers after the move, by pg_prewarm
+mode: online; with what => indexes any mode of relocate_indexes()';
 
 CREATE FUNCTION pgscale.relocation_cancel(job bigint)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'pgscale_relocation_cancel'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION pgscale.relocation_cancel(bigint) IS 'ends a relocation job, and cleans up after it; false if it had ended already';
+COMMENT ON FUNCTION pgscale.relocation_cancel(bigint) IS
+'cancels a relocation job and removes its files; false if it had ended already. For the requesting role, and roles with its privileges
+job: number of the job';
 
 CREATE FUNCTION pgscale.relocation_undo(job bigint)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'pgscale_relocation_undo'
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION pgscale.relocation_undo(bigint) IS 'queues the move back of a relation that a job has moved, and returns the new job';
+COMMENT ON FUNCTION pgscale.relocation_undo(bigint) IS
+'queues the move back of a relation that a job has moved, also if the job failed its checks, and returns the new job
+job: number of the job';
 
 CREATE PROCEDURE pgscale.relocation_wait(
     job bigint, timeout interval DEFAULT '1 hour', INOUT state text DEFAULT NULL)
 AS 'MODULE_PATHNAME', 'pgscale_relocation_wait'
 LANGUAGE C;
 COMMENT ON PROCEDURE pgscale.relocation_wait(bigint, interval, text) IS
-'waits until a relocation job has ended, or for that time, and shows its state';
+'waits for the end of a relocation job, and shows its state; cannot run in a transaction block
+job: number of the job
+timeout: for how long, at most
+state: state of the job, as in relocation_jobs';
 
 CREATE FUNCTION pgscale_internal.relocation_may_move_online(relation oid)
 RETURNS boolean

@@ -154,5 +154,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION pgscale.report(timestamptz, timestamptz, text, timestamptz, timestamptz) IS
-'a period on one page: text for psql, or html for a browser; NULL: the hour before, and now; with a second period the two side by side';
+'a period, or two of them side by side, on one page. Error: invalid_parameter_value
+since: start of the period; NULL: an hour before until; -infinity: the oldest data available
+until: end of the period, excluded; NULL: now
+format: text for psql, at most 120 columns wide, or html for a browser
+since2: start of the second period; NULL: an hour before until2; NULL as until2: there is no second period
+until2: end of the second period, excluded; NULL: now';
 GRANT EXECUTE ON FUNCTION pgscale.report(timestamptz, timestamptz, text, timestamptz, timestamptz) TO pg_monitor;

@@ -54,24 +54,23 @@ sweeper_define_gucs(void)
 	PgscaleSweeperSettings *s = &pgscale_sweeper_settings;
 
 	DefineCustomEnumVariable("pgscale.sweeper_policy",
-							 "How the sweeper chooses the pages that leave shared buffers.",
-							 "\"clock\" as the server does, by usage counts; \"history\" by how often and how long ago a page was used, also before it left; "
-							 "\"adaptive\" by the one of these that would have read less.",
+							 "How the sweeper chooses the pages to evict.",
+							 "\"clock\": as the server does; \"history\": by all past uses, also before an eviction; \"adaptive\": as the better of both.",
 							 &s->policy, PGSCALE_SWEEPER_CLOCK, policies,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomEnumVariable("pgscale.sweeper",
 							 "Keeps clean buffers ready for the backends, and writes neighbouring dirty pages together.",
-							 "\"auto\": only while that is of use; \"on\": all the time.",
+							 "\"auto\": only while that is of use; \"on\": always. It takes 32 bytes per buffer.",
 							 &s->use, PGSCALE_USE_OFF, pgscale_use_options,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("pgscale.sweeper_writers",
-							"The most writers of the sweeper.",
-							"It has 4 while it works, and more while they do not keep up. Each takes one of max_worker_processes meanwhile.",
+							"Maximum number of the sweeper's writers; at most one for 16 buffers.",
+							"Four run at first, and more while they do not keep up.",
 							&s->writers, PGSCALE_SWEEPER_MAX_WRITERS, 1, PGSCALE_SWEEPER_MAX_WRITERS,
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomRealVariable("pgscale.sweeper_high_watermark",
-							 "Fraction of the buffers up to which clean ones are made ready.",
-							 NULL,
+							 "Number of clean buffers up to which the sweeper refills, as a fraction of shared buffers.",
+							 "At most ten seconds of demand, or 16,384 buffers if that is more.",
 							 &s->high_watermark, 0.05, 0.0001, PGSCALE_SWEEPER_MAX_WATERMARK,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 }

@@ -29,9 +29,10 @@ CREATE VIEW pgscale.sweeper_stats AS
            wal_flushes, errors, round(cpu_ms * 10) / 10 AS cpu_ms,
            round(writer_cpu_ms * 10) / 10 AS writer_cpu_ms, runs_by_pages, state_change, stats_reset, reason
       FROM pgscale_internal.sweeper_stats();
-COMMENT ON VIEW pgscale.sweeper_stats IS 'one row: state of the sweeper and the reason, its supply and writes, and its cost';
+COMMENT ON VIEW pgscale.sweeper_stats IS
+'one row: state of the sweeper and the reason, its supply, its writes and its cost; counts since stats_reset. Without preload: object_not_in_prerequisite_state';
 GRANT SELECT ON pgscale.sweeper_stats TO pg_monitor;
-COMMENT ON COLUMN pgscale.sweeper_stats.state IS 'off, warming up, watching or working';
+COMMENT ON COLUMN pgscale.sweeper_stats.state IS 'off; warming up: some buffers were never used; watching; working';
 COMMENT ON COLUMN pgscale.sweeper_stats.ready IS
 'number of clean buffers ready now, including those used since the server''s clock hand last passed them';
 COMMENT ON COLUMN pgscale.sweeper_stats.consumed IS 'number of ready buffers that backends took';
@@ -40,32 +41,34 @@ COMMENT ON COLUMN pgscale.sweeper_stats.starved IS
 COMMENT ON COLUMN pgscale.sweeper_stats.written IS 'number of pages written';
 COMMENT ON COLUMN pgscale.sweeper_stats.runs IS 'number of runs of neighbouring pages written';
 COMMENT ON COLUMN pgscale.sweeper_stats.write_ms IS 'time of writes, summed over all writers, in milliseconds';
-COMMENT ON COLUMN pgscale.sweeper_stats.backend_writes IS 'number of pages that backends and recovery wrote themselves, on the whole server';
+COMMENT ON COLUMN pgscale.sweeper_stats.backend_writes IS
+'number of pages that backends and recovery wrote themselves, on the whole server; on 15 with extensions of files';
 COMMENT ON COLUMN pgscale.sweeper_stats.writers IS 'present number of its writers';
 COMMENT ON COLUMN pgscale.sweeper_stats.low_watermark IS 'number of ready buffers below which it refills; NULL while it is off';
 COMMENT ON COLUMN pgscale.sweeper_stats.high_watermark IS 'number of ready buffers up to which it refills; NULL while it is off';
-COMMENT ON COLUMN pgscale.sweeper_stats.ticks IS 'number of rounds';
+COMMENT ON COLUMN pgscale.sweeper_stats.ticks IS 'number of rounds: 250 per second under demand, 20 without, 10 while it watches';
 COMMENT ON COLUMN pgscale.sweeper_stats.scanned IS 'number of buffers that its hand passed';
 COMMENT ON COLUMN pgscale.sweeper_stats.decremented IS
 'number of used buffers that it passed: it took the rank of the page down, or noted the second chance';
 COMMENT ON COLUMN pgscale.sweeper_stats.supplied_clean IS 'number of clean buffers made ready';
 COMMENT ON COLUMN pgscale.sweeper_stats.supplied_written IS 'number of buffers made ready after a write';
-COMMENT ON COLUMN pgscale.sweeper_stats.reused IS 'number of ready buffers that were used again for their old page';
-COMMENT ON COLUMN pgscale.sweeper_stats.queued IS 'number of dirty victims that became candidates of the standing set';
+COMMENT ON COLUMN pgscale.sweeper_stats.reused IS 'number of ready buffers that were used again for their old page, which was kept';
+COMMENT ON COLUMN pgscale.sweeper_stats.queued IS 'number of dirty victims that became candidates to be written';
 COMMENT ON COLUMN pgscale.sweeper_stats.neighbours IS 'number of pages written that were not victims themselves';
 COMMENT ON COLUMN pgscale.sweeper_stats.skipped_pinned IS 'number of pages left out because a process waits for the only pin';
 COMMENT ON COLUMN pgscale.sweeper_stats.skipped_locked IS 'number of pages left out because they were locked or in I/O';
-COMMENT ON COLUMN pgscale.sweeper_stats.skipped_wal IS 'number of pages left out because their WAL was not on disk';
-COMMENT ON COLUMN pgscale.sweeper_stats.skipped_changed IS 'number of pages left out because they had become clean or left the buffer';
+COMMENT ON COLUMN pgscale.sweeper_stats.skipped_wal IS
+'number of pages left out because their WAL was not on disk or, for a damaged page, is beyond the end of WAL';
+COMMENT ON COLUMN pgscale.sweeper_stats.skipped_changed IS 'number of pages left out because they had become clean or were evicted';
 COMMENT ON COLUMN pgscale.sweeper_stats.writeback_calls IS 'number of requests to the kernel to start writing a run';
 COMMENT ON COLUMN pgscale.sweeper_stats.writeback_ms IS 'time spent in these requests, in milliseconds';
 COMMENT ON COLUMN pgscale.sweeper_stats.wal_flushes IS 'number of WAL flushes for pages that had been left out';
-COMMENT ON COLUMN pgscale.sweeper_stats.errors IS 'number of rounds that ended in an error, which the server log has';
+COMMENT ON COLUMN pgscale.sweeper_stats.errors IS 'number of rounds that ended in an error; the server log shows the errors';
 COMMENT ON COLUMN pgscale.sweeper_stats.cpu_ms IS 'CPU time of the sweeper, in milliseconds';
 COMMENT ON COLUMN pgscale.sweeper_stats.writer_cpu_ms IS 'CPU time of its writers, in milliseconds';
-COMMENT ON COLUMN pgscale.sweeper_stats.runs_by_pages IS 'number of runs of 1, 2, up to 4, 8, 16, 32, 64 and more pages';
+COMMENT ON COLUMN pgscale.sweeper_stats.runs_by_pages IS 'number of runs of 1, 2, up to 4, 8, 16, 32, 64 pages, and more';
 COMMENT ON COLUMN pgscale.sweeper_stats.state_change IS 'time when state or reason last changed; NULL if it was never on';
-COMMENT ON COLUMN pgscale.sweeper_stats.stats_reset IS 'time of the latest reset';
+COMMENT ON COLUMN pgscale.sweeper_stats.stats_reset IS 'start of the counts';
 COMMENT ON COLUMN pgscale.sweeper_stats.reason IS 'why it is in that state, in one sentence';
 
 -- What its policy has seen and chosen.
@@ -91,20 +94,23 @@ CREATE VIEW pgscale.replacement_stats AS
            r.restored, r.restore_problem, r.memory_bytes, r.stats_reset
       FROM pgscale_internal.replacement_stats() r;
 COMMENT ON VIEW pgscale.replacement_stats IS
-'one row: how the sweeper chooses the pages that leave shared buffers, and what other choices would have missed';
+'one row: how the sweeper chooses the pages to evict, and what other choices would have missed. Counts are of all policies that were in force, also while it only watches, and NULL if it was never on';
 GRANT SELECT ON pgscale.replacement_stats TO pg_monitor;
-COMMENT ON COLUMN pgscale.replacement_stats.policy IS 'clock, history or adaptive';
+COMMENT ON COLUMN pgscale.replacement_stats.policy IS
+'policy in force, clock, history or adaptive; while the sweeper does not work, that of the setting';
 COMMENT ON COLUMN pgscale.replacement_stats.choice IS
-'choice in force: clock, or a half-life in evictions for each buffer; clock while the sweeper only watches; NULL if it was never on';
+'choice in force: clock, or half-life N: a use counts half after N evictions for each buffer; clock while the sweeper only watches';
 COMMENT ON COLUMN pgscale.replacement_stats.expected_reads IS
-'difference that the best half-life would make to the reads of the clock, as a fraction of them, -1 to 0; NULL if too few were seen';
-COMMENT ON COLUMN pgscale.replacement_stats.evictions IS 'number of pages that left their buffers, as far as the sweeper saw';
+'fraction by which the best half-life would change the clock''s reads, -1 to 0; NULL until known, or if the sweeper sees too little';
+COMMENT ON COLUMN pgscale.replacement_stats.evictions IS 'number of evicted pages, as far as the sweeper saw';
 COMMENT ON COLUMN pgscale.replacement_stats.reads_saved IS
-'estimated number of reads that the clock would have made in addition; NULL if too few were seen';
+'estimated number of reads that the clock would have made in addition; NULL until 1,000 misses were seen';
 COMMENT ON COLUMN pgscale.replacement_stats.reads_saved_low IS
-'lower end of the 95 % interval of that estimate, by how much groups of sampled pages differ; NULL if it is not known';
-COMMENT ON COLUMN pgscale.replacement_stats.reads_saved_high IS 'upper end of that interval';
-COMMENT ON COLUMN pgscale.replacement_stats.switches IS 'number of times that another choice was made';
+'lower end of the 95 % interval of that estimate (Cochran, Sampling Techniques, 1977); NULL as reads_saved, and with fewer than 256 buffers';
+COMMENT ON COLUMN pgscale.replacement_stats.reads_saved_high IS
+'upper end of that interval, which does not cover how a shadow cache differs from the real one';
+COMMENT ON COLUMN pgscale.replacement_stats.switches IS
+'number of times that another choice was made; the server log has each at level DEBUG1';
 COMMENT ON COLUMN pgscale.replacement_stats.served_fraction IS
 'fraction of the buffers taken on the whole server while the sweeper worked that it had made ready; NULL if none was taken';
 COMMENT ON COLUMN pgscale.replacement_stats.fallbacks IS
@@ -116,13 +122,15 @@ COMMENT ON COLUMN pgscale.replacement_stats.half_lives IS
 'half-lives of the shadow caches, in evictions for each buffer; 0 is the clock';
 COMMENT ON COLUMN pgscale.replacement_stats.shadow_sample IS 'one page in that many is in the sample';
 COMMENT ON COLUMN pgscale.replacement_stats.observed IS
-'number of buffers that it looked at after the server''s clock hand had passed, while it only watched';
+'number of buffers that it read after the server''s clock hand had passed, while it only watched';
 COMMENT ON COLUMN pgscale.replacement_stats.unobserved IS
-'number of buffers that the hand passed in pauses between these looks';
+'number of buffers that the hand passed in pauses of the sweeper, counted when a pause ends';
 COMMENT ON COLUMN pgscale.replacement_stats.restored IS 'number of pages that it remembers from before it last started';
-COMMENT ON COLUMN pgscale.replacement_stats.restore_problem IS 'why the file with these pages was ignored; NULL: it was not, or there was none';
-COMMENT ON COLUMN pgscale.replacement_stats.memory_bytes IS 'dynamic shared memory that the sweeper takes while it is on';
-COMMENT ON COLUMN pgscale.replacement_stats.stats_reset IS 'time of the latest reset';
+COMMENT ON COLUMN pgscale.replacement_stats.restore_problem IS
+'why the file with these pages was ignored; NULL if it was not, or if there was none';
+COMMENT ON COLUMN pgscale.replacement_stats.memory_bytes IS
+'dynamic shared memory that the sweeper takes while it is on, whatever the policy';
+COMMENT ON COLUMN pgscale.replacement_stats.stats_reset IS 'start of the counts';
 
 -- Relations whose pages it ranks higher.
 
@@ -131,7 +139,9 @@ RETURNS bigint
 AS 'MODULE_PATHNAME', 'pgscale_keep'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pgscale.keep(regclass, double precision) IS
-'has the sweeper keep pages of a relation in shared buffers, up to a fraction of these; 0 or NULL takes it back; returns that number of buffers';
+'makes the sweeper keep pages of a relation in shared buffers, and returns up to how many. At once, not undone by ROLLBACK, also on a standby. For superusers, and owners with EXECUTE. Errors: wrong_object_type for other kinds, partitioned tables, temporary relations and catalogs; insufficient_privilege; undefined_table; null_value_not_allowed; configuration_limit_exceeded beyond 64 relations or half of the buffers in all; object_not_in_prerequisite_state without preload, or if the transaction created the relation. After an error of the file system nothing has changed
+relation: table, index, materialized view or TOAST table
+fraction: part of shared_buffers; 0 or NULL takes the relation back; below 0, above 0.5, or less than a buffer: invalid_parameter_value';
 
 CREATE FUNCTION pgscale_internal.kept_relations(
     OUT datid oid, OUT relation_oid oid, OUT name name, OUT relfilenode oid, OUT fraction double precision,
@@ -150,17 +160,20 @@ CREATE VIEW pgscale.kept_relations AS
            k.stats_reset
       FROM pgscale_internal.kept_relations() k
       LEFT JOIN pg_catalog.pg_database d ON d.oid = k.datid;
-COMMENT ON VIEW pgscale.kept_relations IS 'one row for each relation that pgscale.keep() keeps, of all databases';
+COMMENT ON VIEW pgscale.kept_relations IS
+'one row for each relation that pgscale.keep() keeps, of all databases; without preload: object_not_in_prerequisite_state';
 GRANT SELECT ON pgscale.kept_relations TO pg_monitor;
 COMMENT ON COLUMN pgscale.kept_relations.datname IS 'name of its database; its OID if that was dropped';
 COMMENT ON COLUMN pgscale.kept_relations.relation IS
 'name of the relation; in another database without its schema, and as last seen';
-COMMENT ON COLUMN pgscale.kept_relations.fraction IS 'fraction of shared_buffers that it may hold against the policy';
-COMMENT ON COLUMN pgscale.kept_relations.buffers_allowed IS 'number of buffers that this is';
+COMMENT ON COLUMN pgscale.kept_relations.fraction IS 'fraction of shared_buffers that keep() was called with';
+COMMENT ON COLUMN pgscale.kept_relations.buffers_allowed IS 'that fraction as a number of buffers, rounded down';
 COMMENT ON COLUMN pgscale.kept_relations.buffers_held IS
-'number of its buffers that the sweeper met in its last lap; NULL before the first whole lap since it or its file changed';
-COMMENT ON COLUMN pgscale.kept_relations.stayed IS 'number of times that a page of it stayed that would have left';
-COMMENT ON COLUMN pgscale.kept_relations.state IS 'in force, or why it has no effect now';
+'number of its buffers that the sweeper met in its last lap, kept or not; NULL before the first lap since its file changed';
+COMMENT ON COLUMN pgscale.kept_relations.stayed IS 'number of times that a page of it was kept that would have been evicted';
+COMMENT ON COLUMN pgscale.kept_relations.state IS
+'in force, or why it has no effect: the sweeper does not work, the file is empty or not found yet, or the database was dropped';
 COMMENT ON COLUMN pgscale.kept_relations.relation_oid IS 'OID of the relation in its database';
-COMMENT ON COLUMN pgscale.kept_relations.relfilenode IS 'number of its file; NULL: not known since the start of the server';
-COMMENT ON COLUMN pgscale.kept_relations.stats_reset IS 'start of the count stayed: the start of the server, the call of keep(), or the latest reset';
+COMMENT ON COLUMN pgscale.kept_relations.relfilenode IS 'number of its file; NULL if not known yet';
+COMMENT ON COLUMN pgscale.kept_relations.stats_reset IS
+'start of the count stayed: the start of the server, the call of keep(), or a reset';

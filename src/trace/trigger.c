@@ -475,8 +475,8 @@ void
 pgscale_trace_trigger_define_gucs(void)
 {
 	DefineCustomIntVariable("pgscale.trace_trigger",
-							"Traces a session for that long when active sessions or lock waits leave their usual range.",
-							"0 is off. All such traces of an hour take a minute at most.",
+							"Length of the traces that start when active sessions or lock waits leave their usual range.",
+							"0: off; otherwise at least 100 ms. Each takes a CPU. It needs the sampler.",
 							&trace_trigger, 0, 0, BUDGET_S * 1000, PGC_SIGHUP, GUC_UNIT_MS,
 							trigger_check, NULL, NULL);
 }

@@ -4,7 +4,10 @@ CREATE FUNCTION pgscale.wait_kind(event_type text, event text)
 RETURNS text
 AS 'MODULE_PATHNAME', 'pgscale_wait_kind'
 LANGUAGE C STRICT IMMUTABLE PARALLEL SAFE;
-COMMENT ON FUNCTION pgscale.wait_kind(text, text) IS 'kind of a wait event, as wait_meanings has it; NULL for pg_sleep()';
+COMMENT ON FUNCTION pgscale.wait_kind(text, text) IS
+'kind of a wait event, as in wait_meanings; NULL for pg_sleep()
+event_type: type of the wait event
+event: name of the wait event, on any major version';
 GRANT EXECUTE ON FUNCTION pgscale.wait_kind(text, text) TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.wait_kinds(
@@ -254,7 +257,7 @@ COMMENT ON VIEW pgscale.wait_meanings IS 'meaning and remedy of each kind of wai
 GRANT SELECT ON pgscale.wait_meanings TO pg_monitor;
 COMMENT ON COLUMN pgscale.wait_meanings.kind IS 'name of the kind, as wait_kind() returns it';
 COMMENT ON COLUMN pgscale.wait_meanings.event_type IS 'type of the wait events; NULL for the rest of all types';
-COMMENT ON COLUMN pgscale.wait_meanings.event IS 'names of the wait events on this major version, at most four and others; NULL if it has none; others for the rest of a type';
+COMMENT ON COLUMN pgscale.wait_meanings.event IS 'names of the wait events on this major version, four at most; NULL if it has none; others: the rest of a type';
 COMMENT ON COLUMN pgscale.wait_meanings.what IS 'what a session waits for, in a few words';
 COMMENT ON COLUMN pgscale.wait_meanings.cured_in IS 'major version that has cured it; NULL if none has';
 COMMENT ON COLUMN pgscale.wait_meanings.meaning IS 'what happens there, before that major version';
@@ -315,5 +318,17 @@ BEGIN ATOMIC
      ORDER BY k.wait_ms DESC, m.event_type, m.event;
 END;
 COMMENT ON FUNCTION pgscale.contention(interval) IS
-'one row a kind of wait, or the time on CPU, that takes a hundredth or more of the time that sessions were busy, largest fraction first: its share as in top_waits, the same of the hour before, its meaning on this major, the later one that has cured it and how, and what can be done now';
+'one row for each kind of wait that takes 1 % or more of the time that sessions were busy, largest fraction first. No rows if pgscale.sampler_history_size is 0 and there is no archive. Errors: as advice_rules()
+duration: length of the period that ends now
+event_type: type of the wait events; CPU: on a CPU, or ready to run
+event: names on this major version; several with one meaning as A, B; others: the rest of a type
+fraction: of the time that sessions were busy, 0 to 1, as in top_waits()
+usual_fraction: fraction in the hour before; NULL if less than a minute of that hour is known
+active_sessions: average number of sessions in this wait
+cured_in: later major version that has cured it, and how; NULL if none
+since: start of the known time
+until: end of the known time
+meaning: what happens there, on this major version
+now_possible: remedy on this major version
+evidence: counts of the server: long_waits of deadlock_timeout or longer that got the lock, long_wait_ms, fast_path_exceeded_per_s; NULL before 19';
 GRANT EXECUTE ON FUNCTION pgscale.contention(interval) TO pg_monitor;

@@ -36,5 +36,25 @@ BEGIN ATOMIC
       FROM pgscale_internal.wal_efficiency(duration) w;
 END;
 COMMENT ON FUNCTION pgscale.wal_efficiency(interval) IS
-'generated and written WAL, length of a flush, commits that share a flush, and their cost to the sessions, by the evidence of the duration; before 18 written_bytes is an estimate';
+'generated and written WAL, and the cost of commits, by the evidence of the duration; all columns are NULL without evidence. Errors: as advice_rules()
+duration: length of the period that ends now
+commits: commits in the databases that sessions used, including those that wrote nothing
+commits_per_flush: group commit; NULL if the server counts no flushes: fsync off, or wal_sync_method open_...
+flush_ms: mean time of a flush
+usual_flush_ms: flush_ms of the evidence before, up to an hour ago; NULL if that is less than a minute
+flush_fraction: fraction of the sessions'' time in which commits waited for WAL, 0 to 1: WalSync, WalWrite and their lock
+usual_flush_fraction: flush_fraction of the evidence before, up to an hour ago
+page_image_fraction: fraction of the WAL that is page images, 0 to 1; before 19 an upper bound; with wal_compression an estimate
+rewritten_fraction: fraction of the written bytes that had been written before, 0 to 1: 1 - distance / written_bytes; NULL on a standby
+wal_bytes: bytes of generated records
+written_bytes: bytes written to WAL files; before 18 an estimate: the distance by which WAL was written, plus 8 kB for each flush
+written_exact: whether written_bytes is counted
+page_image_exact: whether the bytes of page images are counted
+flushes_per_commit: inverse of commits_per_flush
+flush_measured: whether the server measured flush_ms, with track_wal_io_timing; otherwise it is a lower bound: waiting time of sessions / all flushes
+segment_switches_per_s: WAL files started per second; NULL on a standby
+buffers_full_per_s: times per second that a session found WAL buffers full and wrote them itself
+since: start of the evidence
+until: end of the evidence
+reason: the most important finding, in one sentence';
 GRANT EXECUTE ON FUNCTION pgscale.wal_efficiency(interval) TO pg_monitor;

@@ -141,12 +141,12 @@ writeback_define_gucs(void)
 {
 	DefineCustomEnumVariable("pgscale.writeback",
 							 "Makes the kernel write continuously, so that little is left for a checkpoint's fsync.",
-							 "\"auto\": except while the kernel saves writes by waiting; \"on\": all the time.",
+							 "\"auto\": not while more than 30 % of the writes hit a page again; \"on\": always.",
 							 &writeback_use, PGSCALE_USE_OFF, pgscale_use_options,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("pgscale.writeback_cap",
-							"Maximum that the kernel may still have to write for this cluster.",
-							"-1 is what the disk takes in 0.25 s, as measured, from 8 MB to 256 MB.",
+							"Limit of the bytes that the kernel must still write for this cluster.",
+							"-1: what the disk takes in 0.25 s, from 8 MB to 256 MB.",
 							&writeback_cap, -1, -1, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_KB, NULL, NULL, NULL);
 }

@@ -190,6 +190,8 @@ for test in ${REGRESS:+sql} $TAP; do
     passed=$((passed + ok)) failed=$((failed + bad))
 done
 
+# what the test has written, see pgscale_reference.pl
+[ -z "${PGSCALE_WRITE_REFERENCE-}" ] || cp "$work/tree/doc/reference.md" doc/
 [ ! -e build/failed ] || echo "# logs of what failed: $tree/build/failed"
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

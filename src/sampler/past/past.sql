@@ -40,7 +40,22 @@ AS 'MODULE_PATHNAME', 'pgscale_past_waits'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 10000
 SET search_path = pg_catalog, pg_temp;
 COMMENT ON FUNCTION pgscale.past_waits(timestamptz, timestamptz, double precision) IS
-'waits of a period, from archive and memory: each row is waiting between at and period_s later; idle waits are left out';
+'waits of a period, from archive and memory, without idle ones; each row is a time of waiting within a part of the period. Errors: invalid_parameter_value, lock_not_available
+since: start of the period; NULL: an hour before until; -infinity: the oldest data available
+until: end of the period, excluded; NULL, or a time in the future: now
+resolution_s: length in seconds of the buckets to which the rows of memory are added up; 0 or NULL: a row per sample
+at: start of the part of the period
+period_s: length of the part of the period, in seconds
+backend_type: kind of process as in pg_stat_activity; also parallel worker, unknown, and other for the rest of a minute of the archive
+datid: OID of the database; NULL if the process has none
+datname: name of the database; NULL if the process has none or it was dropped
+usename: name of the session user; NULL if the process has none or it was dropped
+application_name: name of the application; NULL if it was not recorded, and for other users'' sessions without pg_read_all_stats
+queryid: query identifier; NULL outside a statement or if it is unknown
+event_type: type of the wait event as in pg_stat_activity; CPU for a session that does not wait
+event: name of the wait event as in pg_stat_activity, or CPU
+blocker: of a lock wait: process ID and application of the root blocker; NULL if unknown
+wait_ms: time of waiting within that part, in milliseconds';
 GRANT EXECUTE ON FUNCTION pgscale.past_waits(timestamptz, timestamptz, double precision) TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.past_items(
@@ -145,7 +160,21 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION pgscale.top_waits(timestamptz, timestamptz, text, integer) IS
-'what sessions waited for in a period, longest first: by event, class, query, database, user, application, backend_type or blocker';
+'what sessions waited for in a period, longest first. Errors: invalid_parameter_value, lock_not_available
+since: start of the period; NULL: an hour before until; -infinity: the oldest data available
+until: end of the period, excluded; NULL, or a time in the future: now
+by: event, class, query, database, user, application, backend_type or blocker
+top: number of rows, 1 to 1,000,000; the rest is one more row, other
+rank: 1 for the longest; the row other is last
+item: what the row is about, by the argument by; unknown: the attribute is not known; other: the rest
+event_type: type of the wait event of the item''s longest wait
+event: name of the wait event of the item''s longest wait
+active_sessions: average number of active sessions in these waits, over the known time
+fraction: fraction of database time, 0 to 1; NULL for server processes
+wait_ms: time of these waits, in milliseconds
+queryid: query identifier of the item''s longest wait; NULL if unknown
+query: text of that query; NULL if unknown, and for other users'' queries without pg_read_all_stats
+idle_in_transaction_sessions: average number of sessions that were idle in a transaction, over the known time';
 GRANT EXECUTE ON FUNCTION pgscale.top_waits(timestamptz, timestamptz, text, integer) TO pg_monitor;
 
 CREATE FUNCTION pgscale.activity(
@@ -156,7 +185,14 @@ AS 'MODULE_PATHNAME', 'pgscale_activity'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 500
 SET search_path = pg_catalog, pg_temp;
 COMMENT ON FUNCTION pgscale.activity(timestamptz, timestamptz, interval) IS
-'average sessions of a period over time, by class of wait event: active sessions, and as IdleInTransaction those idle in a transaction; an unknown time has a row without a class; coverage_fraction is the known part of the whole bucket';
+'average number of sessions over time, by class of wait event. Errors: as top_waits()
+since: start of the period; NULL: an hour before until; -infinity: the oldest data available
+until: end of the period, excluded; NULL, or a time in the future: now
+bucket: length of the parts of the period, from a second on, at most 100,000 parts; NULL: a length that makes at most 61
+at: start of the bucket
+event_type: class of wait event; CPU; IdleInTransaction: idle in a transaction; NULL: nothing is known of this time
+active_sessions: average number of sessions in that class; NULL where nothing is known
+coverage_fraction: known part of the whole bucket, 0 to 1';
 GRANT EXECUTE ON FUNCTION pgscale.activity(timestamptz, timestamptz, interval) TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.past_differences(
@@ -217,6 +253,18 @@ AS $$
       FROM pgscale_internal.past_differences($1, $2, $3, $4, $5, $6) d
 $$;
 COMMENT ON FUNCTION pgscale.compare_waits(timestamptz, timestamptz, timestamptz, timestamptz, text, integer) IS
-'what sessions waited for in two periods side by side, the largest difference first';
+'what sessions waited for in two periods side by side, the largest difference first. Errors: as top_waits()
+since1: start of the first period; NULL: an hour before until1
+until1: end of the first period, excluded; NULL: now
+since2: start of the second period; NULL: an hour before until2
+until2: end of the second period, excluded; NULL: now
+by: as in top_waits()
+top: number of rows, 1 to 1,000,000; the rest is one more row, other
+item: what the row is about, by the argument by
+active_sessions_1: average number of sessions in the first period; NULL if nothing is known of it
+active_sessions_2: average number of sessions in the second period; NULL if nothing is known of it
+difference: the second average minus the first; NULL if one of them is
+fraction_1: fraction of database time of the first period, 0 to 1; NULL if nothing is known of it
+fraction_2: fraction of database time of the second period, 0 to 1; NULL if nothing is known of it';
 GRANT EXECUTE ON FUNCTION pgscale.compare_waits(timestamptz, timestamptz, timestamptz, timestamptz, text,
     integer) TO pg_monitor;

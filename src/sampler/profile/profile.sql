@@ -20,25 +20,23 @@ CREATE VIEW pgscale.wait_profile AS
       FROM pgscale_internal.wait_profile() p
      WHERE NOT p.idle;
 COMMENT ON VIEW pgscale.wait_profile IS
-'accumulated waits since stats_reset, longest first, without idle ones; a row for each value of pgscale.sampler_dimensions; top_waits() has any period';
+'waits added up since stats_reset, longest first, without idle ones; a row for each value of pgscale.sampler_dimensions; top_waits() has any period';
 GRANT SELECT ON pgscale.wait_profile TO pg_monitor;
-COMMENT ON COLUMN pgscale.wait_profile.backend_type IS
-'kind of process as in pg_stat_activity; also parallel worker and unknown; other for evicted entries';
+COMMENT ON COLUMN pgscale.wait_profile.backend_type IS 'kind of process as in pg_stat_activity; also parallel worker and unknown; other for evicted entries';
 COMMENT ON COLUMN pgscale.wait_profile.event_type IS
 'type of the wait event as in pg_stat_activity; CPU for a backend that executes a statement and does not wait';
-COMMENT ON COLUMN pgscale.wait_profile.event IS 'name of the wait event as in pg_stat_activity, or CPU';
+COMMENT ON COLUMN pgscale.wait_profile.event IS
+'name of the wait event as in pg_stat_activity; of type CPU: Running, Queued, RunningInWait, QueuedInWait, Blocked or CPU';
 COMMENT ON COLUMN pgscale.wait_profile.wait_ms IS 'time that the samples represent, in milliseconds';
-COMMENT ON COLUMN pgscale.wait_profile.fraction IS 'fraction of the time of all rows shown, 0 to 1';
+COMMENT ON COLUMN pgscale.wait_profile.fraction IS 'fraction of the time of all rows shown, those of server processes included, 0 to 1';
 COMMENT ON COLUMN pgscale.wait_profile.datname IS 'name of the database; NULL if the process has none or it was dropped';
 COMMENT ON COLUMN pgscale.wait_profile.usename IS 'name of the session user; NULL if the process has none or it was dropped';
 COMMENT ON COLUMN pgscale.wait_profile.application_name IS
 'name of the application; NULL while pgscale.sampler_dimensions was without it, and for other users'' sessions without pg_read_all_stats';
 COMMENT ON COLUMN pgscale.wait_profile.queryid IS 'query identifier; NULL outside a statement or if it is unknown';
-COMMENT ON COLUMN pgscale.wait_profile.samples IS
-'number of samples; 0 is possible where time was moved here from another event';
+COMMENT ON COLUMN pgscale.wait_profile.samples IS 'number of samples; 0 is possible where time was moved here from another event';
 COMMENT ON COLUMN pgscale.wait_profile.client_addr IS 'address of the client; NULL as application_name';
-COMMENT ON COLUMN pgscale.wait_profile.plan_id IS
-'plan identifier; NULL while pgscale.sampler_dimensions was without it, and where none is known';
+COMMENT ON COLUMN pgscale.wait_profile.plan_id IS 'plan identifier; NULL while pgscale.sampler_dimensions was without it, and where none is known';
 COMMENT ON COLUMN pgscale.wait_profile.datid IS 'OID of the database; NULL if the process has none';
 COMMENT ON COLUMN pgscale.wait_profile.userid IS 'OID of the session user; NULL if the process has none';
 COMMENT ON COLUMN pgscale.wait_profile.stats_reset IS 'time since which waits are added up: the latest reset';

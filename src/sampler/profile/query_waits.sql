@@ -67,23 +67,23 @@ CREATE VIEW pgscale.query_waits AS
       FROM pgscale_internal.query_waits() q
      ORDER BY q.wait_ms DESC;
 COMMENT ON VIEW pgscale.query_waits IS
-'waits by query and role since stats_reset, longest first, joined to pg_stat_statements; an error with a hint if that is not installed';
+'waits by query and role since stats_reset, longest first, joined to pg_stat_statements; error object_not_in_prerequisite_state if that is not loaded, not installed here, or older than 1.8';
 GRANT SELECT ON pgscale.query_waits TO pg_monitor;
 COMMENT ON COLUMN pgscale.query_waits.event_type IS
 'type of the wait event as in pg_stat_activity; CPU for a backend that executes a statement and does not wait';
-COMMENT ON COLUMN pgscale.query_waits.event IS 'name of the wait event as in pg_stat_activity, or CPU';
-COMMENT ON COLUMN pgscale.query_waits.wait_ms IS 'time that the samples represent, in milliseconds';
-COMMENT ON COLUMN pgscale.query_waits.calls IS 'number of executions, repeated on each row of the query';
+COMMENT ON COLUMN pgscale.query_waits.event IS 'name of the wait event, as in wait_profile';
+COMMENT ON COLUMN pgscale.query_waits.wait_ms IS 'time that the samples represent, summed over backend types, in milliseconds';
+COMMENT ON COLUMN pgscale.query_waits.calls IS 'number of executions, repeated on each row of the query; NULL if pg_stat_statements does not know the query';
 COMMENT ON COLUMN pgscale.query_waits.query IS
-'beginning of the query''s text; NULL if it is unknown, and for other users'' queries without pg_read_all_stats';
+'first 28 characters of the query''s text, on one line; NULL if it is unknown, and for other users'' queries without pg_read_all_stats';
 COMMENT ON COLUMN pgscale.query_waits.datname IS 'name of the database; NULL if the process has none or it was dropped';
-COMMENT ON COLUMN pgscale.query_waits.queryid IS 'query identifier; NULL outside a statement or if it is unknown';
+COMMENT ON COLUMN pgscale.query_waits.queryid IS 'query identifier; NULL if the statement ended before its identifier was seen';
 COMMENT ON COLUMN pgscale.query_waits.stats_reset IS 'time since which waits are added up: the latest reset; not that of pg_stat_statements';
 COMMENT ON COLUMN pgscale.query_waits.usename IS 'name of the session user; NULL if the process has none or it was dropped';
 COMMENT ON COLUMN pgscale.query_waits.samples IS 'number of samples';
 COMMENT ON COLUMN pgscale.query_waits.fraction IS 'fraction of this query''s time, 0 to 1';
 COMMENT ON COLUMN pgscale.query_waits.total_time_ms IS
-'planning and execution time by pg_stat_statements, in milliseconds, repeated on each row of the query';
+'planning and execution time by pg_stat_statements, in milliseconds, repeated on each row of the query; without the flush of a commit, which wait_ms includes';
 COMMENT ON COLUMN pgscale.query_waits.datid IS 'OID of the database; NULL if the process has none';
 COMMENT ON COLUMN pgscale.query_waits.userid IS 'OID of the session user; NULL if the process has none';
-COMMENT ON COLUMN pgscale.query_waits.full_query IS 'whole text of the query, up to 2,000 characters; NULL as query';
+COMMENT ON COLUMN pgscale.query_waits.full_query IS 'the query''s text, up to 2,000 characters; NULL where query is';

@@ -137,9 +137,8 @@ void
 pgscale_sampler_labels_define_guc(void)
 {
 	DefineCustomStringVariable("pgscale.sampler_dimensions",
-							   "Extra columns by which the wait profile splits waits: application_name, "
-							   "client_addr, plan_id.",
-							   NULL,
+							   "Extra columns by which the wait profile splits waits: application_name, client_addr, plan_id.",
+							   "A comma-separated list. Each column makes more rows of the profile.",
 							   &setting, "application_name",
 							   PGC_SIGHUP, GUC_LIST_INPUT, labels_check, NULL, NULL);
 }
