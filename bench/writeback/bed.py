@@ -7,23 +7,23 @@ from cluster import run
 from copied import CopiedServer
 from slowdisk import SlowDisk
 
-CAP_MIB = 16
 OFF, FLUSH_AFTER, BACKENDS, PGSCALE = "flush_after off", "flush_after", "flush_after, backends too", "pgscale"
 NO_FLUSH_AFTER = {"checkpoint_flush_after": 0, "bgwriter_flush_after": 0, "backend_flush_after": 0}
 PRELOADED = {"shared_preload_libraries": "pgscale"}
-CAPPING = {"pgscale.writeback": "on", "pgscale.writeback_cap": f"{CAP_MIB}MB"}
+CAPPING = {"pgscale.writeback": "on", "pgscale.writeback_cap": "16MB"}
 # What each variant differs in from a server's defaults; those of flush_after are 256 kB for checkpoints and 512 kB for
 # the background writer
 VARIANTS = {
-    OFF: NO_FLUSH_AFTER,
     FLUSH_AFTER: {},
     BACKENDS: {"backend_flush_after": "256kB"},
-    PGSCALE: {**NO_FLUSH_AFTER, **PRELOADED, **CAPPING},
+    PGSCALE: {**PRELOADED, "pgscale.writeback": "auto"},
 }
 COMMON = {
     "max_wal_size": "16GB",
     "synchronous_commit": "on",
     "max_connections": 50,
+    # or commits wait behind the 16 MB of each new segment of WAL, whatever the variant
+    "wal_init_zero": "off",
     "log_line_prefix": "%n ",
 }
 # room on each page for new versions of its rows, as in a table that has been updated for long

@@ -44,8 +44,8 @@ def reset(connection):
 
 
 def writeback_stats(connection):
-    """The worker's state and CPU time; None if the library is not loaded."""
+    """The worker's state, cap and CPU time; None if the library is not loaded."""
     if not _is_loaded(connection):
         return None
-    state, cpu_ms = run(connection, "SELECT state, cpu_ms FROM pgscale.writeback_stats")[0]
-    return {"state": state, "cpu_ms": cpu_ms}
+    state, cap, cpu_ms = run(connection, "SELECT state, cap_bytes, cpu_ms FROM pgscale.writeback_stats")[0]
+    return {"state": state, "cap": cap, "cpu_ms": cpu_ms}
