@@ -21,8 +21,8 @@
  * is empty, backends do the same as on a server without it.
  *
  * It does not start before all buffers have been used: autoprewarm fills the unused
- * ones, and stops when the freelist is empty.  The server's clock hand shows that the
- * list was empty, because only then it moves.
+ * ones.  Before 19 the server's clock hand moves only when the freelist is empty; from 19
+ * on there is no such list, and the hand has passed all buffers once.
  *
  * Failure: without the sweeper the stock is used up and not refilled.  The runs of a
  * missing writer are left to the others, and it is launched again.
