@@ -49,6 +49,10 @@ def tps(r):
     return r["tps"]
 
 
+def p999(r):
+    return r["ms"]["p99.9"]
+
+
 def evictions(r):
     return r["evictions"] / r["seconds"]
 
@@ -103,6 +107,7 @@ def required(results):
     for what, other, figure, form, limit, met in (
             ("TPS / stock", STOCK, tps, "{:.2f}", "at least 2.5", lambda ratio: ratio >= 2.5),
             ("TPS / tuned bgwriter", BGWRITER, tps, "{:.2f}", "at least 2.7", lambda ratio: ratio >= 2.7),
+            ("p99.9 / stock", STOCK, p999, "{:.2f}", "at most 0.5", lambda ratio: ratio <= 0.5),
             ("sessions' dirty evictions / stock", STOCK, evictions, "{:.4f}", "at most 0.02", lambda ratio: ratio <= 0.02)):
         found = ratios(results["runs"], other, figure)
         yield f"main: {what}", spread(found, form), limit, met(stats.median(found))

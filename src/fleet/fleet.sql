@@ -238,14 +238,14 @@ by: as in top_waits()
 top: number of rows for each node, as in top_waits()
 node: name of the node
 rank: 1 for the longest of the node; NULL if it does not answer
-item: what the row is about, by the argument by; unknown: the attribute is not known; other: the rest
-event_type: type of the wait event of the item''s longest wait
-event: name of the wait event of the item''s longest wait
-active_sessions: average number of active sessions in these waits, over the known time
-fraction: fraction of database time, 0 to 1; NULL for server processes
-wait_ms: time of these waits, in milliseconds
-queryid: query identifier of the item''s longest wait; NULL if unknown
-query: text of that query; NULL if unknown, and for other users'' queries without pg_read_all_stats
-idle_in_transaction_sessions: average number of sessions that were idle in a transaction, over the known time
+item: as in top_waits()
+event_type: as in top_waits()
+event: as in top_waits()
+active_sessions: as in top_waits()
+fraction: as in top_waits()
+wait_ms: as in top_waits()
+queryid: as in top_waits()
+query: as in top_waits()
+idle_in_transaction_sessions: as in top_waits()
 error: why there is no answer; NULL if there is one';
 GRANT EXECUTE ON FUNCTION pgscale.fleet_waits(timestamptz, timestamptz, text, integer) TO pg_monitor;

@@ -96,6 +96,11 @@ pgscale_now_set(PgscaleNowFinding *f, const PgscaleNowEvidence *e, const char *s
 {
 	if (e->patroni)
 	{
+		/*
+		 * no rule sets a text under Patroni, and a shell takes what is set as
+		 * it is
+		 */
+		Assert(strchr(value, '\'') == NULL);
 		pgscale_now_cure(f, psprintf("%s; run it in a shell: Patroni has the settings of all nodes", risk),
 						 "patronictl edit-config --pg '%s=%s'", setting, value);
 		return;
