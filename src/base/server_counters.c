@@ -108,6 +108,35 @@ count_databases(const Oid *databases, int ndatabases)
 	}
 }
 
+int
+pgscale_counters_see_database(PgscaleDatabases *databases, Oid database)
+{
+	int			i = databases->latest;
+
+	if (!OidIsValid(database))
+		return -1;
+	if (i >= databases->n || databases->oids[i] != database)
+	{
+		int			oldest = 0;
+
+		for (i = 0; i < databases->n && databases->oids[i] != database; i++)
+			if (databases->seen_in[i] < databases->seen_in[oldest])
+				oldest = i;
+		if (i == PGSCALE_DATABASES)
+		{
+			i = oldest;
+			if (databases->seen_in[i] == databases->period)
+				return -1;
+			databases->oids[i] = database;
+		}
+		else if (i == databases->n)
+			databases->oids[databases->n++] = database;
+		databases->latest = i;
+	}
+	databases->seen_in[i] = databases->period;
+	return i;
+}
+
 int64
 pgscale_counters_transactions(const Oid *databases, int ndatabases)
 {

@@ -101,6 +101,25 @@ typedef struct PgscaleCounters
  */
 extern void pgscale_counters_read(PgscaleCounters *counters, const Oid *databases, int ndatabases);
 
+/* A list of databases for these functions; zeroed at first. */
+typedef struct PgscaleDatabases
+{
+	int			n;
+	Oid			oids[PGSCALE_DATABASES];
+	uint64		seen_in[PGSCALE_DATABASES]; /* the period in which it was seen
+											 * last */
+	int			latest;			/* sessions of one come one after the other,
+								 * mostly */
+	uint64		period;			/* the caller's, which counts them */
+} PgscaleDatabases;
+
+/*
+ * Adds a database that was seen.  If there is no more room, it takes the place of the one that
+ * was unused for the longest time, such as a dropped one.  Returns its place; -1 if there is
+ * none.
+ */
+extern int	pgscale_counters_see_database(PgscaleDatabases *databases, Oid database);
+
 /* Commits and rollbacks of these databases only; cheaper.  A reset makes it fall. */
 extern int64 pgscale_counters_transactions(const Oid *databases, int ndatabases);
 

@@ -88,16 +88,8 @@ static struct
 	int64		ns;
 }			time_seen;
 
-/* Databases of sessions, and the observation in which each last had one. */
-static struct
-{
-	int			n;
-	Oid			oids[PGSCALE_DATABASES];
-	uint64		seen_in[PGSCALE_DATABASES];
-	int			latest;			/* backends of one come one after the other,
-								 * mostly */
-	uint64		observations;
-}			databases;
+/* Of sessions; a period is an observation. */
+static PgscaleDatabases databases;
 
 static int
 count_modules(void)
@@ -127,38 +119,6 @@ observers_start(int64 now)
 	time_seen.active_ns = time_seen.ns = 0;
 }
 
-/*
- * If there is no more room, it takes the place of the database that was unused for the
- * longest time, such as a dropped one.
- */
-static void
-remember_database(Oid database)
-{
-	int			i = databases.latest;
-
-	if (!OidIsValid(database))
-		return;
-	if (i >= databases.n || databases.oids[i] != database)
-	{
-		int			oldest = 0;
-
-		for (i = 0; i < databases.n && databases.oids[i] != database; i++)
-			if (databases.seen_in[i] < databases.seen_in[oldest])
-				oldest = i;
-		if (i == PGSCALE_DATABASES)
-		{
-			i = oldest;
-			if (databases.seen_in[i] == databases.observations)
-				return;
-			databases.oids[i] = database;
-		}
-		else if (i == databases.n)
-			databases.oids[databases.n++] = database;
-		databases.latest = i;
-	}
-	databases.seen_in[i] = databases.observations;
-}
-
 static void
 observers_add(PgscaleSamplerTickSample *sample, const PgscaleSamplerTick *tick)
 {
@@ -176,7 +136,7 @@ observers_add(PgscaleSamplerTickSample *sample, const PgscaleSamplerTick *tick)
 	}
 	if (!proc->session)
 		return;
-	remember_database(proc->datid);
+	(void) pgscale_counters_see_database(&databases, proc->datid);
 	/* Blocking others is not work that advice could save. */
 	if (sample->idle || proc->in_transaction)
 		return;
@@ -273,7 +233,7 @@ observers_after(const PgscaleSamplerTick *tick)
 	observation.ndatabases = databases.n;
 	observation.waits = each_wait;
 	time_seen.active_ns = time_seen.ns = 0;
-	databases.observations++;
+	databases.period++;
 
 	now = pgscale_timer_clock();
 	old = MemoryContextSwitchTo(context);
