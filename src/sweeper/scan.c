@@ -371,6 +371,8 @@ follow_shortage(bool starved)
 	pgscale_sweeper->writes_short = dirty_fraction >= SHORT_DIRTY &&
 		starved_fraction > (pgscale_sweeper->writes_short ? SHORT_OVER : SHORT_FRACTION);
 	pgscale_sweeper_set_order(pgscale_sweeper->writes_short);
+	pgscale_sweeper_policy()->writes_first(pgscale_sweeper_memory.policy,
+										   pgscale_sweeper->writes_short && pgscale_sweeper->reads_cheap);
 }
 
 bool
@@ -423,6 +425,8 @@ pgscale_sweeper_rest(bool observe)
 	give_up_ns = pgscale_timer_clock() + SCAN_NS;
 	refilling = pgscale_sweeper->writes_short = false;
 	starved_fraction = 0;
+	if (pgscale_sweeper->policy != PGSCALE_SWEEPER_NO_POLICY)
+		pgscale_sweeper_policy()->writes_first(pgscale_sweeper_memory.policy, false);
 	may_pass = (double) PASS_LAPS * NBuffers;
 	progress_ns = give_up_ns;
 	pgscale_sweeper->stuck = false;

@@ -416,6 +416,14 @@ check_ranks(void)
 	   "a history: three quarters of the pages");
 	policy->resume(memory, PGSCALE_SWEEPER_CANDIDATE_CLOCK);
 	is(policy->neighbour_rank(memory, true), 2, "the clock's counts while that is in force");
+	policy->resume(memory, PGSCALE_SWEEPER_CANDIDATE_HISTORY);
+	policy->writes_first(memory, true);
+	is(policy->neighbour_rank(memory, true), 2, "the clock is in force while writes are all that counts");
+	policy->writes_first(memory, false);
+	is(policy->neighbour_rank(memory, true), 4, "and what is preferred afterwards");
+	begin(PGSCALE_SWEEPER_HISTORY);
+	policy->writes_first(memory, true);
+	is(policy->neighbour_rank(memory, true), 4, "not with a policy that has no choice");
 }
 
 /* Over a restart */

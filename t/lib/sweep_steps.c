@@ -61,6 +61,7 @@ static int	most_looks;			/* that a tick has time for */
 static int64 the_time = NS_PER_S;
 static int	found_by_hand;
 static bool skips = false;		/* are some pages not written? */
+static bool writes_first = false;	/* as the policy was told */
 
 /* What these files ask of others */
 int64 pgscale_timer_clock(void) { return the_time; }
@@ -90,6 +91,7 @@ static Size heard_size(int buffers) { return buffers; }
 static void heard_init(void *memory, int buffers) { hear("memory begins with %d", ((char *) memory)[buffers - 1], 0, 0); }
 static void heard_take_over(void *memory) { hear("memory with %d is taken over", ((char *) memory)[0], 0, 0); }
 static void heard_pass(void *memory, float pages) { }
+static void heard_writes_first(void *memory, bool first) { writes_first = first; }
 static void heard_evicted(void *memory, int buf, uint32 page) { hear("%d: %d evicted", buf, page, 0); }
 static uint8 heard_neighbour_rank(const void *memory, bool writes_short) { return writes_short ? 2 : 0; }
 static uint8 heard_rank(const void *memory, int buf) { return ranks[buf]; }
@@ -126,6 +128,7 @@ static const PgscaleSweeperPolicy heard_policy = {
 	.init = heard_init,
 	.take_over = heard_take_over,
 	.pass = heard_pass,
+	.writes_first = heard_writes_first,
 	.arrived = heard_arrived,
 	.used = heard_used,
 	.evicted = heard_evicted,
@@ -544,6 +547,7 @@ command(const char *name, const double *numbers)
 	COMMAND("high", s->high = a);
 	COMMAND("short", s->writes_short = a);
 	COMMAND("cheap", s->reads_cheap = a);
+	COMMAND("first", say(yes(writes_first)));
 	COMMAND("fast", taken_lately = a);
 	COMMAND("speed", say("%g", taken_lately));
 	COMMAND("gone", say("%d+%d, starved %d", (int) counts->consumed, (int) counts->reused, (int) counts->starved));
@@ -788,7 +792,7 @@ static const Step ticks_of_sweep[] = {
 	{"fill 0 399 5, fill 0 0 0, fill 2 2 0, fill 4 4 0, fill 6 6 0, fill 100 105 0, fill 106 106 2"},
 	{"+dirty 0, +dirty 2, +dirty 4, +dirty 6, +dirty 100 106, sweep 400 1 1"},
 	{"ticks 1, queued, ticks 1, queued, ticks 1, queued", "0+1/1; 2+1/1; 4+1/1", "at first the oldest is written"},
-	{"ticks 1, queued, ticks 1, queued, gone", "100+7/6; 6+1/1; 0+0, starved 5",
+	{"ticks 1, queued, ticks 1, queued, gone, first", "100+7/6; 6+1/1; 0+0, starved 5; no",
 	"after the third tick the longest run is written first"},
 	{"queue 100 7 6, write, tick", "! 800/780 0+7 0+0 10 7", "all leave, also the neighbour that was used twice"},
 	{"rank 20 0 80, +dirty 20 80, work 0 1, queue 20 61 61, write, ticks 1, rank 120 0 125, +dirty 120 125, work 0 1"},
@@ -797,6 +801,7 @@ static const Step ticks_of_sweep[] = {
 	"while buffers are taken and writes are short, it looks for candidates although enough is ready"},
 	{"rest, fill 0 399 5, fill 0 0 0, fill 100 105 0, +dirty 0, +dirty 100 105, work 1 1, ticks 1, queued", "yes; 0+1/1",
 	"after a rest the oldest is written first again"},
+	{"ticks 3, first, cheap 1, ticks 1, first, cheap 0, ticks 1, first", "no; yes; no", "the policy knows whether reads are cheap meanwhile"},
 
 	/* it refills when as much is left as was taken lately within two ticks */
 	{"fill 0 399 5, fill 0 119 0, fill 200 399 0, sweep 400 120 121, ticks 9, work 0 121, hand 65"},

@@ -16,6 +16,9 @@
  * and must show a gain of 8 %: that is a change of the load, to which the choice follows
  * within N/8 evictions.
  *
+ * While sessions wait for writes, and hardly any for reads, the clock is in force: what
+ * the history keeps longer gets dirty again, so that a write serves fewer transactions.
+ *
  * Each change costs some misses, and the shadows of a small cache have few of them: so a
  * gain must also be larger than chance makes it.  All candidates see the same
  * references.  A reference that two of them miss says nothing about which is better.  So
@@ -97,7 +100,8 @@ typedef struct Adaptive
 {
 	int			choice;			/* in force */
 	int			fixed;			/* that it always is, or NOT_FIXED */
-	int			preferred;		/* what it is if it is not fixed */
+	int			preferred;		/* what it is if it is not fixed, */
+	bool		writes_first;	/* and nothing counts more than reads */
 	int			buffers;
 	uint16		term;			/* how often the clock was chosen; wraps
 								 * around */
@@ -166,7 +170,7 @@ settle_choice(Adaptive *a)
 }
 
 /*
- * Puts in force what is fixed or else preferred.  Was something else?  Under the clock the
+ * Puts in force what is fixed, or else counts now.  Was something else?  Under the clock the
  * history goes on with the half-life that it had.
  */
 static bool
@@ -175,7 +179,10 @@ choose_candidate(void *memory)
 	Adaptive   *a = memory;
 	const int	before = a->choice;
 
-	a->choice = a->fixed != NOT_FIXED ? a->fixed : a->preferred;
+	if (a->fixed != NOT_FIXED)
+		a->choice = a->fixed;
+	else
+		a->choice = a->writes_first ? PGSCALE_SWEEPER_CANDIDATE_CLOCK : a->preferred;
 	if (a->choice != PGSCALE_SWEEPER_CANDIDATE_CLOCK)
 		pgscale_sweeper_history_half_life(history_of(memory), shadows_of(memory)->of[a->choice].half_life);
 	else if (before != PGSCALE_SWEEPER_CANDIDATE_CLOCK)
@@ -321,6 +328,17 @@ static void
 adaptive_pass(void *memory, float pages)
 {
 	pgscale_sweeper_history_pass(history_of(memory), pages);
+}
+
+static void
+adaptive_writes_first(void *memory, bool first)
+{
+	Adaptive   *a = memory;
+
+	if (a->writes_first == first)
+		return;
+	a->writes_first = first;
+	a->switches += choose_candidate(memory);
 }
 
 static void
@@ -482,6 +500,7 @@ history_take_over(void *memory)
 #define POLICY_WITH_CANDIDATES \
 	.size = adaptive_size, \
 	.pass = adaptive_pass, \
+	.writes_first = adaptive_writes_first, \
 	.arrived = adaptive_arrived, \
 	.used = adaptive_used, \
 	.evicted = adaptive_evicted, \

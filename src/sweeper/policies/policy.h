@@ -105,6 +105,12 @@ typedef struct PgscaleSweeperPolicy
 	void		(*pass) (void *memory, float pages);
 
 	/*
+	 * Do sessions wait for writes, and hardly any for reads?  Then fewer
+	 * writes are worth more reads.
+	 */
+	void		(*writes_first) (void *memory, bool first);
+
+	/*
 	 * The page in the buffer has come, and was used that many times since, or
 	 * was used that many times more.
 	 */
