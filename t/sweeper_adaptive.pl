@@ -19,15 +19,15 @@ END { kill 'CONT', @stopped if @stopped; }
 
 sub stats { my $columns = shift; return $db->sql("SELECT $columns FROM pgscale.sweeper_stats"); }
 
-# Waits until it has ticked for so long that it decided from now on: it gathers evidence for 2 s, of 40 ticks, some of which may be
-# of what was before.
+# Waits until it has ticked for so long that it could begin to work: by two periods of 5 s, of 50 ticks each, after one that is in
+# part of what was before.
 sub decides_ok
 {
     my $name = shift;
     local $Test::Builder::Level = $Test::Builder::Level + 1;
     my $ticks = stats('ticks');
 
-    return $db->poll_ok("SELECT ticks > $ticks + 85 FROM pgscale.sweeper_stats", $name);
+    return $db->poll_ok("SELECT ticks > $ticks + 155 FROM pgscale.sweeper_stats", $name);
 }
 
 # Waits until it has ticked more often than it would take to see that the buffers were used.

@@ -2,6 +2,7 @@
 # only watches, and what it decides by that.
 use strict;
 use warnings;
+use IPC::Run;
 use PgscaleTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -17,6 +18,7 @@ shared_buffers = 8MB
 max_worker_processes = 32
 checkpoint_timeout = 1h
 pgscale.sweeper = auto
+pgscale.sweeper_policy = clock
 EOC
 }
 my $db = session($node);
@@ -88,7 +90,7 @@ until_ok(sub {
 
 SKIP:
 {
-    skip 'the library that makes reads slow cannot be compiled here', 6 + (server_major() >= 18) unless $slow_reads;
+    skip 'the library that makes reads slow cannot be compiled here', 8 + (server_major() >= 18) unless $slow_reads;
 
     # With a policy, it works where sessions wait for reads, and as long as they do.
     $db->set('pgscale.sweeper_policy', 'adaptive');
@@ -113,6 +115,23 @@ SKIP:
         'though another choice would save as much', 'clock|t')
       or diag replacement('row_to_json(replacement_stats)');
     $db->churn_end(@going);
+
+    # What transactions take is all that counts: reads take longer from then on when it works, and it may be the reason.
+    my $script = "$reads/read.sql";
+    append_to_file($script, <<'EOS');
+SELECT filler FROM churn WHERE id = (SELECT (floor(2000 * random() ^ 4)::int * 1237 % 2000) * 13);
+EOS
+    $db->set('pgscale.sweeper', $_) for qw(off auto);
+    file('slow');
+    my $load = IPC::Run::start([ 'pgbench', '-n', '-c', 4, '-T', 600, '-f', $script, $node->connstr('postgres') ], '>&', \my $said);
+    $db->poll_ok('SELECT state, reason ~ $$^sessions wait for reads$$ FROM pgscale.sweeper_stats', 'it works again', 'working|t')
+      or diag $db->sql($state);
+    file('slower');
+    in_time_ok(sub { return $db->sql($state) =~ /^watching[|]transactions took \d+ % longer than before it worked$/; },
+        'it stands down when transactions take longer')
+      or diag $db->sql($state);
+    unlink map { "$reads/$_" } qw(slow slower);
+    $load->kill_kill;
 }
 
 # Under the clock it foretells that while it works, too, and its work changes nothing of it.

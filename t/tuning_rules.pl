@@ -539,7 +539,7 @@ SKIP:
     skip 'pgscale does not show its features', 10 unless shows_modules();
     rules(<<'EOT');
 rule pgscale.sweeper_policy
-settings pgscale.sweeper:on
+settings pgscale.sweeper:on pgscale.sweeper_policy:clock
 evidence DATA_READ=250 s=100 sessions=1000
   do forecast false 0 0
   => silent: the sweeper has not seen enough reads

@@ -18,6 +18,15 @@
  * wait divided by the number of allocations a second (Little's law).  Either reason
  * is enough: while reads are saved, it does not matter that writes gain nothing.
  *
+ * These reasons predict a gain.  Whether there is one, sessions show: how long they run for
+ * a transaction.  If that is longer while it works than it was before, by more than chance
+ * makes it, it stands down, whatever the reason is.  More clients make it longer, too, but
+ * not while fewer transactions are done.
+ *
+ * Where buffers are taken faster than it can offer them, most sessions take one from the
+ * server's clock, as without it, and it costs them CPU time.  So it stands down there, also
+ * if it is to work always.
+ *
  * The thresholds are not critical.  Where it helps, sessions spend most of their time
  * in such waits and a write takes a millisecond; where it cannot, both are a hundredth
  * of that.
@@ -28,14 +37,23 @@
  */
 #include "postgres.h"
 
+#include <math.h>
+
 #include "base/units.h"
 #include "sweeper/controller.h"
 
-/* How long to gather evidence before judging. */
-#define WATCH_NS		(2 * NS_PER_S)
+/*
+ * How long to gather evidence before judging.  It begins to work when it has a reason twice in a
+ * row, so that the second time shows what was before; and it loses twice in a row.
+ */
+#define WATCH_NS		(5 * NS_PER_S)
 #define WORK_NS			(10 * NS_PER_S)
 
+/* It must see earlier that buffers are taken too fast. */
+#define OUTPACED_NS		(2 * NS_PER_S)
+
 #define REST_MIN_NS		(20 * NS_PER_S)
+#define REST_LOSS_NS	(100 * NS_PER_S)	/* to lose takes 20 s */
 #define REST_MAX_NS		(1200 * NS_PER_S)
 
 /* Working for that long was useful. */
@@ -53,6 +71,13 @@
  */
 #define MIN_SAVED		0.05
 #define STILL_SAVED		0.02
+
+/* Transactions may take that part longer, and so many standard errors. */
+#define LOSS			0.05
+#define LOSS_ERRORS		2
+
+/* Fewer buffers a second cost little CPU time, even where the stock of a small cache does not last. */
+#define OUTPACED_LEAST	200000
 
 /* To go on, so much of the waits for reads is enough: it saves some. */
 #define STILL_WAITING	0.5
@@ -85,7 +110,10 @@ sweeper_decide(PgscaleSweeperDecision *decision, PgscaleSweeperState state, Pgsc
 			   int64 now_ns)
 {
 	if (decision->state != state)
+	{
 		decision->since_ns = now_ns;
+		decision->again = false;
+	}
 	decision->state = state;
 	decision->reason = reason;
 	decision->number = number;
@@ -104,15 +132,77 @@ reads_delay(const PgscaleSweeperEvidence *e, double waiting)
 	return e->reading >= waiting && read_us(e) >= MIN_READ_US;
 }
 
+/* Buffers that are taken a second. */
+static double
+taken_a_second(const PgscaleSweeperEvidence *e)
+{
+	return e->allocations / (e->ns / 1e9);
+}
+
+static bool
+is_outpaced(const PgscaleSweeperEvidence *e)
+{
+	return taken_a_second(e) > Max(e->most, OUTPACED_LEAST);
+}
+
+static PgscaleSweeperCost
+cost_of(const PgscaleSweeperEvidence *e)
+{
+	PgscaleSweeperCost cost = {0};
+
+	if (e->transactions > 0 && e->running > 0)
+	{
+		const double error = e->running_error / e->running;
+
+		cost.per_s = e->transactions / (e->ns / 1e9);
+		cost.ms = e->running * 1e3 / cost.per_s;
+		cost.error = sqrt(error * error + 1.0 / e->transactions);
+	}
+	return cost;
+}
+
+/* The fraction by which transactions take longer than before; 0 if that may be chance, or is not known. */
+static double
+cost_increase(const PgscaleSweeperCost *before, const PgscaleSweeperEvidence *e)
+{
+	const PgscaleSweeperCost cost = cost_of(e);
+	double		loss;
+
+	if (before->ms <= 0 || cost.ms <= 0 || cost.per_s >= before->per_s)
+		return 0;
+	loss = cost.ms / before->ms - 1;
+	return loss > LOSS + LOSS_ERRORS * sqrt(before->error * before->error + cost.error * cost.error) ? loss : 0;
+}
+
+/* It rests for that long at least, and for longer each time until it has been of use for a while. */
+static void
+stand_down(PgscaleSweeperDecision *decision, PgscaleSweeperReason reason, double number, int64 least_ns, int64 now_ns)
+{
+	sweeper_decide(decision, PGSCALE_SWEEPER_WATCHING, reason, number, now_ns);
+	decision->rest_ns = Min(Max(2 * decision->rest_ns, least_ns), REST_MAX_NS);
+}
+
 static void
 sweeper_watch(PgscaleSweeperDecision *decision, const PgscaleSweeperEvidence *e, int64 now_ns)
 {
-	if (now_ns - decision->since_ns < decision->rest_ns)
-		return;
-	if (e->waiting >= MIN_WAITING)
-		sweeper_decide(decision, PGSCALE_SWEEPER_WORKING, PGSCALE_SWEEPER_REASON_WAITS, e->waiting, now_ns);
-	else if (e->chooses && reads_delay(e, MIN_WAITING) && e->forecast && e->saved >= MIN_SAVED)
-		sweeper_decide(decision, PGSCALE_SWEEPER_WORKING, PGSCALE_SWEEPER_REASON_READS, e->saved, now_ns);
+	const bool	writes = e->waiting >= MIN_WAITING;
+	const bool	reads = e->chooses && reads_delay(e, MIN_WAITING) && e->forecast && e->saved >= MIN_SAVED;
+	const bool	rests = now_ns - decision->since_ns < decision->rest_ns;
+	const bool	again = decision->again;
+
+	decision->again = writes || reads;
+	if (is_outpaced(e))
+		sweeper_decide(decision, PGSCALE_SWEEPER_WATCHING, PGSCALE_SWEEPER_REASON_OUTPACED, taken_a_second(e), now_ns);
+	else if (decision->reason == PGSCALE_SWEEPER_REASON_OUTPACED)
+		sweeper_decide(decision, PGSCALE_SWEEPER_WATCHING, PGSCALE_SWEEPER_REASON_NO_WAITS, 0, now_ns);
+	else if (!rests && e->always)
+		sweeper_decide(decision, PGSCALE_SWEEPER_WORKING, PGSCALE_SWEEPER_REASON_ALWAYS, 0, now_ns);
+	else if (!rests && again && decision->again)
+	{
+		sweeper_decide(decision, PGSCALE_SWEEPER_WORKING, writes ? PGSCALE_SWEEPER_REASON_WAITS : PGSCALE_SWEEPER_REASON_READS,
+					   writes ? e->waiting : e->saved, now_ns);
+		decision->before = cost_of(e);
+	}
 }
 
 /*
@@ -168,15 +258,32 @@ sweeper_work(PgscaleSweeperDecision *decision, const PgscaleSweeperEvidence *e, 
 	double		reads_number;
 	bool		sure;
 	const bool	writes = saves_writes(e, &reason, &number, &sure);
+	const double loss = now_ns - decision->since_ns < USEFUL_NS ? cost_increase(&decision->before, e) : 0;
+	const bool	again = decision->again;
 
-	if (e->consumed == 0 && e->written == 0)
+	decision->again = loss > 0;
+	if (is_outpaced(e))
+	{
+		/* a try costs little */
+		decision->rest_ns = 0;
+		stand_down(decision, PGSCALE_SWEEPER_REASON_OUTPACED, taken_a_second(e), REST_MIN_NS, now_ns);
+		return;
+	}
+	if (loss > 0 && again && !e->always)
+	{
+		stand_down(decision, PGSCALE_SWEEPER_REASON_LOSS, loss, REST_LOSS_NS, now_ns);
+		return;
+	}
+	if (e->consumed == 0 && e->written == 0 && !e->always)
 	{
 		sweeper_decide(decision, PGSCALE_SWEEPER_WATCHING, PGSCALE_SWEEPER_REASON_NO_DEMAND, e->ns / 1e9, now_ns);
 		decision->rest_ns = 0;
 		return;
 	}
 
-	if (saves_reads(e, for_reads, &reads_reason, &reads_number))
+	if (e->always)
+		sweeper_decide(decision, PGSCALE_SWEEPER_WORKING, PGSCALE_SWEEPER_REASON_ALWAYS, 0, now_ns);
+	else if (saves_reads(e, for_reads, &reads_reason, &reads_number))
 	{
 		if (!for_reads && !writes)
 			sweeper_decide(decision, PGSCALE_SWEEPER_WORKING, PGSCALE_SWEEPER_REASON_READS, reads_number, now_ns);
@@ -187,8 +294,7 @@ sweeper_work(PgscaleSweeperDecision *decision, const PgscaleSweeperEvidence *e, 
 	{
 		if (for_reads)
 			reason = reads_reason, number = reads_number;
-		sweeper_decide(decision, PGSCALE_SWEEPER_WATCHING, reason, number, now_ns);
-		decision->rest_ns = Min(Max(2 * decision->rest_ns, REST_MIN_NS), REST_MAX_NS);
+		stand_down(decision, reason, number, REST_MIN_NS, now_ns);
 		return;
 	}
 	if (now_ns - decision->since_ns >= USEFUL_NS)
@@ -201,7 +307,8 @@ pgscale_sweeper_decide(PgscaleSweeperDecision *decision, const PgscaleSweeperEvi
 	bool		working = decision->state == PGSCALE_SWEEPER_WORKING;
 
 	Assert(working || decision->state == PGSCALE_SWEEPER_WATCHING);
-	if (evidence->ns < (working ? WORK_NS : WATCH_NS))
+	/* what costs sessions CPU time does not wait for the rest of the evidence */
+	if (evidence->ns < (working ? WORK_NS : WATCH_NS) && (evidence->ns < OUTPACED_NS || !is_outpaced(evidence)))
 		return false;
 	if (working)
 		sweeper_work(decision, evidence, now_ns);
@@ -273,6 +380,10 @@ pgscale_sweeper_reason(PgscaleSweeperReason reason, double number)
 			return psprintf("another choice of pages saves only %.1f %% of the reads", number * 100);
 		case PGSCALE_SWEEPER_REASON_QUICK_READS:
 			return pstrdup("reads no longer delay sessions");
+		case PGSCALE_SWEEPER_REASON_OUTPACED:
+			return psprintf("sessions take %.0f buffers per second, more than it can offer", number);
+		case PGSCALE_SWEEPER_REASON_LOSS:
+			return psprintf("transactions took %.0f %% longer than before it worked", number * 100);
 	}
 	return NULL;				/* not reached */
 }
@@ -282,5 +393,6 @@ pgscale_sweeper_is_no_use(PgscaleSweeperReason reason)
 {
 	return reason == PGSCALE_SWEEPER_REASON_CLEAN || reason == PGSCALE_SWEEPER_REASON_FAST_DISK ||
 		reason == PGSCALE_SWEEPER_REASON_NO_NEIGHBOURS || reason == PGSCALE_SWEEPER_REASON_RINGS ||
-		reason == PGSCALE_SWEEPER_REASON_CLOCK_AS_GOOD;
+		reason == PGSCALE_SWEEPER_REASON_CLOCK_AS_GOOD || reason == PGSCALE_SWEEPER_REASON_OUTPACED ||
+		reason == PGSCALE_SWEEPER_REASON_LOSS;
 }

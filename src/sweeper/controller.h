@@ -14,6 +14,14 @@
 
 #include "sweeper/shared.h"
 
+/* How long sessions run for a transaction. */
+typedef struct PgscaleSweeperCost
+{
+	double		ms;				/* 0: unknown */
+	double		per_s;			/* transactions */
+	double		error;			/* its standard error, as a fraction of it */
+} PgscaleSweeperCost;
+
 /* What was seen since the evidence was last taken for a decision. */
 typedef struct PgscaleSweeperEvidence
 {
@@ -30,6 +38,11 @@ typedef struct PgscaleSweeperEvidence
 	bool		chooses;		/* is the policy another one than the clock's? */
 	bool		forecast;		/* is it known what that saves? */
 	double		saved;			/* fraction of the reads */
+	double		most;			/* buffers that it can offer a second */
+	int64		transactions;	/* less than 0: unknown */
+	double		running;		/* sessions that execute a statement, mean, */
+	double		running_error;	/* and its standard error */
+	bool		always;			/* it is to work without a proof of its use */
 } PgscaleSweeperEvidence;
 
 typedef struct PgscaleSweeperDecision
@@ -39,6 +52,9 @@ typedef struct PgscaleSweeperDecision
 	double		number;			/* that belongs to the reason */
 	int64		since_ns;
 	int64		rest_ns;		/* how long to rest at least */
+	bool		again;			/* there was a reason to work, or a loss, when
+								 * it last judged */
+	PgscaleSweeperCost before;	/* while it works: what was before */
 } PgscaleSweeperDecision;
 
 /*

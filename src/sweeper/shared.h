@@ -69,7 +69,9 @@ typedef enum PgscaleSweeperReason
 	PGSCALE_SWEEPER_REASON_READS,	/* fraction of the reads that is saved */
 	PGSCALE_SWEEPER_REASON_RUNS,	/* pages a run */
 	PGSCALE_SWEEPER_REASON_CLOCK_AS_GOOD,	/* fraction of the reads */
-	PGSCALE_SWEEPER_REASON_QUICK_READS
+	PGSCALE_SWEEPER_REASON_QUICK_READS,
+	PGSCALE_SWEEPER_REASON_OUTPACED,	/* buffers that are taken a second */
+	PGSCALE_SWEEPER_REASON_LOSS /* fraction by which sessions run longer */
 } PgscaleSweeperReason;
 
 /*

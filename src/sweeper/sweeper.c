@@ -60,7 +60,7 @@ sweeper_define_gucs(void)
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomEnumVariable("pgscale.sweeper",
 							 "Keeps clean buffers ready for the backends, and writes neighbouring dirty pages together.",
-							 "\"auto\": only while that is of use; \"on\": always. It takes 32 bytes per buffer.",
+							 "\"auto\": only while that is of use; \"on\": always, unless buffers are taken too fast. It takes 32 bytes per buffer.",
 							 &s->use, PGSCALE_USE_OFF, pgscale_use_options,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("pgscale.sweeper_writers",

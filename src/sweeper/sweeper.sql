@@ -99,7 +99,7 @@ GRANT SELECT ON pgscale.replacement_stats TO pg_monitor;
 COMMENT ON COLUMN pgscale.replacement_stats.policy IS
 'policy in force, clock, history or adaptive; while the sweeper does not work, that of the setting';
 COMMENT ON COLUMN pgscale.replacement_stats.choice IS
-'choice in force: clock, or half-life N: a use counts half after N evictions for each buffer; clock while the sweeper only watches';
+'choice in force: clock, or half-life N: a use counts half after N evictions for each buffer; clock while the sweeper only watches, or sessions wait for writes and hardly for reads';
 COMMENT ON COLUMN pgscale.replacement_stats.expected_reads IS
 'fraction by which the best half-life would change the clock''s reads, -1 to 0; NULL until known, or if the sweeper sees too little';
 COMMENT ON COLUMN pgscale.replacement_stats.evictions IS 'number of evicted pages, as far as the sweeper saw';

@@ -33,6 +33,8 @@
  */
 #include "postgres.h"
 
+#include <math.h>
+
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
@@ -134,9 +136,16 @@ static struct
 	uint64		looks;
 	uint64		writing;		/* sessions that waited for that */
 	uint64		reading;
+	uint64		running;		/* that executed a statement, and the squares */
+	uint64		running_squares;
 	PgscaleSweeperEvidence counts;	/* back then */
+	int			ndatabases;		/* whose transactions were counted then, */
+	int64		transactions;	/* and these */
 	PgscaleSweeperDecision decision;
 }			judged;
+
+/* Of sessions; a period is that of evidence. */
+static PgscaleDatabases databases;
 
 /* What the postmaster was asked for, one a writer. */
 typedef struct Request
@@ -262,31 +271,38 @@ set_state(PgscaleSweeperState state, PgscaleSweeperReason reason, double number)
 }
 
 /*
- * How many processes wait to write a page that they must clean for themselves, and to read
- * one?
+ * Counts the processes that wait to write a page that they must clean for themselves, those
+ * that wait to read one, and the sessions that run.
  */
 static void
 look_at_waits(void)
 {
 	int			writing = 0;
 	int			reading = 0;
+	int			running = 0;
 	uint64		retries = 0;
 
 	for (int slot = 0; slot < pgscale_procs_count(); slot++)
 	{
 		bool		changed;
+		int			place;
 
 		if (!pgscale_procs_read(slot, &procs[slot], &changed, &retries) ||
 			!(procs[slot].session || procs[slot].kind == B_STARTUP))
 			continue;
+		place = pgscale_counters_see_database(&databases, procs[slot].datid);
+		/* whose transactions are counted */
+		running += procs[slot].running && procs[slot].leader_pid == 0 && place >= 0 && place < judged.ndatabases;
 		writing += procs[slot].wait_event == WAIT_EVENT_DATA_FILE_WRITE;
 		reading += pgscale_wait_is_data_read(procs[slot].wait_event);
 	}
 	waits.writing += (writing - waits.writing) / CHEAP_LOOKS;
 	waits.reading += (reading - waits.reading) / CHEAP_LOOKS;
-	pgscale_sweeper->reads_cheap = CHEAP_TIMES * waits.reading < waits.writing;
+	pgscale_sweeper->reads_cheap = waits.reading * (pgscale_sweeper->reads_cheap ? 1 : CHEAP_TIMES) < waits.writing;
 	judged.writing += writing;
 	judged.reading += reading;
+	judged.running += running;
+	judged.running_squares += (uint64) running * running;
 	judged.looks++;
 }
 
@@ -307,6 +323,8 @@ count_all(void)
 	e.chooses = policy != PGSCALE_SWEEPER_CLOCK;
 	e.forecast = pgscale_sweeper_forecast_saved(&pgscale_sweeper->forecast, policy, &e.saved);
 	e.allocations = (uint64) pgscale_counters_allocations();
+	e.most = pgscale_sweeper->high * (double) NS_PER_S / WORK_PERIOD_NS;
+	e.always = pgscale_sweeper_settings.use == PGSCALE_USE_ON;
 	return e;
 }
 
@@ -314,8 +332,11 @@ static void
 start_evidence(int64 now)
 {
 	judged.counts = count_all();
+	judged.ndatabases = databases.n;
+	judged.transactions = pgscale_counters_transactions(databases.oids, databases.n);
+	databases.period++;
 	judged.since_ns = now;
-	judged.writing = judged.reading = judged.looks = 0;
+	judged.writing = judged.reading = judged.running = judged.running_squares = judged.looks = 0;
 }
 
 /* What the server does, and hence what to do. */
@@ -323,23 +344,28 @@ static void
 sweeper_judge(int64 now)
 {
 	PgscaleSweeperEvidence e = count_all();
+	double		looks;
 
-	if (!judged.began)
+	if (!judged.began || e.always != judged.counts.always)
 	{
 		/* switched on, or warm, or adaptive from now on */
 		judged.began = true;
-		judged.decision.state = PGSCALE_SWEEPER_WATCHING;
-		judged.decision.reason = PGSCALE_SWEEPER_REASON_NO_WAITS;
-		judged.decision.rest_ns = 0;
+		judged.decision = (PgscaleSweeperDecision)
+		{
+			.state = e.always ? PGSCALE_SWEEPER_WORKING : PGSCALE_SWEEPER_WATCHING,
+				.reason = e.always ? PGSCALE_SWEEPER_REASON_ALWAYS : PGSCALE_SWEEPER_REASON_NO_WAITS,
+				.since_ns = now
+		};
 		start_evidence(now);
 	}
 	else if (e.allocations < judged.counts.allocations)
 		start_evidence(now);	/* the server's statistics were reset */
 	look_at_waits();
 
+	looks = judged.looks;
 	e.ns = now - judged.since_ns;
-	e.waiting = (double) judged.writing / judged.looks;
-	e.reading = (double) judged.reading / judged.looks;
+	e.waiting = judged.writing / looks;
+	e.reading = judged.reading / looks;
 	e.allocations -= judged.counts.allocations;
 	e.supplied -= judged.counts.supplied;
 	e.consumed -= judged.counts.consumed;
@@ -347,6 +373,9 @@ sweeper_judge(int64 now)
 	e.runs -= judged.counts.runs;
 	e.write_ns -= judged.counts.write_ns;
 	e.starved -= judged.counts.starved;
+	e.running = judged.running / looks;
+	e.running_error = sqrt(Max(judged.running_squares / looks - e.running * e.running, 0) / looks);
+	e.transactions = pgscale_counters_transactions(databases.oids, judged.ndatabases) - judged.transactions;
 	if (pgscale_sweeper_decide(&judged.decision, &e, now))
 		start_evidence(now);
 }
@@ -421,7 +450,7 @@ sweeper_reconsider(int64 now)
 	if (wanted && !pgscale_sweeper->warm)
 		pgscale_sweeper->warm = pgscale_buffers_hand() >= PGSCALE_HAND_WARM;
 
-	if (wanted && pgscale_sweeper->warm && pgscale_sweeper_settings.use == PGSCALE_USE_AUTO)
+	if (wanted && pgscale_sweeper->warm)
 	{
 		sweeper_judge(now);
 		set_state(judged.decision.state, judged.decision.reason, judged.decision.number);
@@ -431,13 +460,8 @@ sweeper_reconsider(int64 now)
 	judged.began = false;
 	if (!wanted)
 		set_state(PGSCALE_SWEEPER_OFF, PGSCALE_SWEEPER_REASON_OFF, 0);
-	else if (!pgscale_sweeper->warm)
-		set_state(PGSCALE_SWEEPER_WARMING_UP, PGSCALE_SWEEPER_REASON_FREE_BUFFERS, 0);
 	else
-	{
-		set_state(PGSCALE_SWEEPER_WORKING, PGSCALE_SWEEPER_REASON_ALWAYS, 0);
-		look_at_waits();
-	}
+		set_state(PGSCALE_SWEEPER_WARMING_UP, PGSCALE_SWEEPER_REASON_FREE_BUFFERS, 0);
 }
 
 /*
@@ -514,11 +538,14 @@ adapt_period(void)
 		pgscale_timer_set(&timer, period);
 }
 
-/* Where it does not work: it learns while it watches, and keeps that while it is off. */
+/*
+ * Where it does not work: it learns while it watches, unless buffers are taken too fast for
+ * that, and keeps what it knows while it is off.
+ */
 static void
 sweeper_rest(void)
 {
-	const bool	watches = pgscale_sweeper->state == PGSCALE_SWEEPER_WATCHING;
+	const bool	watches = pgscale_sweeper->state == PGSCALE_SWEEPER_WATCHING && pgscale_sweeper->reason != PGSCALE_SWEEPER_REASON_OUTPACED;
 
 	left = pgscale_sweeper_rest(watches || pgscale_sweeper->observing);
 	hurries = left && watches && pgscale_sweeper_observe();

@@ -22,7 +22,7 @@ static void
 begin(PgscaleSweeperState state, PgscaleSweeperReason reason, double since, double rest)
 {
 	decision = (PgscaleSweeperDecision) {
-		.state = state,.reason = reason,.since_ns = since * 1e9,.rest_ns = rest * 1e9
+		.state = state,.reason = reason,.since_ns = since * 1e9,.rest_ns = rest * 1e9,.again = true
 	};
 }
 
@@ -49,6 +49,15 @@ see_choice(bool chooses, bool forecast_known, double saved)
 	seen.chooses = chooses;
 	seen.forecast = forecast_known;
 	seen.saved = saved;
+}
+
+/* What that many transactions cost: sessions that run, and its standard error. */
+static void
+see_cost(int transactions, double running, double error)
+{
+	seen.transactions = transactions;
+	seen.running = running;
+	seen.running_error = error;
 }
 
 static void
@@ -126,6 +135,12 @@ command(const char *name, const double *n)
 	COMMAND("saves", see_choice(true, true, n[0]));
 	COMMAND("untold", see_choice(true, false, 0));
 	COMMAND("no_choice", see_choice(false, true, 0.5));
+	COMMAND("most", seen.most = n[0]);
+	COMMAND("always", seen.always = n[0] != 0);
+	COMMAND("cost", see_cost(n[0], n[1], n[2]));
+	COMMAND("before", decision.before = ((PgscaleSweeperCost) {.ms = n[0],.per_s = n[1],.error = n[2]}));
+	COMMAND("what_was", say("%g of %g, %.4f", decision.before.ms, decision.before.per_s, decision.before.error));
+	COMMAND("not_again", decision.again = false);
 	COMMAND("at", decide(n[0]));
 	COMMAND("writers", decide_writers(n));
 	COMMAND("foretell", look_ahead(n[0], n[1], n[2], n[3], n[4]));
@@ -142,9 +157,10 @@ command(const char *name, const double *n)
  * buffers and ticks that found none; "writes" are pages, runs and us.
  */
 static const Step for_writes[] = {
-	{"watch 0 0, seconds 1.9, waiting 5, at 100", "kept, watch since 0 rest 0" NO_WAITS, "two seconds are needed"},
-	{"seconds 2, waiting 0.19, at 100", "watch since 0 rest 0" NO_WAITS, "fewer than 0.2 sessions"},
-	{"waiting .2, at 100", "work since 100 rest 0: 0.2 sessions were waiting to write a page", "0.2 sessions"},
+	{"watch 0 0, seconds 4.9, waiting 5, at 100", "kept, watch since 0 rest 0" NO_WAITS, "five seconds are needed"},
+	{"seconds 5, waiting 0.19, at 100", "watch since 0 rest 0" NO_WAITS, "fewer than 0.2 sessions"},
+	{"waiting .2, at 100, at 105", "watch since 0 rest 0" NO_WAITS "; work since 105 rest 0: 0.2 sessions were waiting to write a page",
+	"0.2 sessions, twice"},
 	{"watch 90 20, waiting 3.3, at 109.9", "watch since 90 rest 20" NO_WAITS, "at rest"},
 	{"at 110", "work since 110 rest 20: 3.3 sessions were waiting to write a page", "after it"},
 
@@ -211,6 +227,43 @@ static const Step for_reads[] = {
 	{"for_writes 0 20, untold, at 50, for_writes 0 20, no_choice, at 50", CLEAN "; " CLEAN, "no reads"},
 };
 
+#define OUTPACED(s, r)	"watch since " s " rest " r ": sessions take 200001 buffers per second, more than it can offer"
+#define ALWAYS(s)	"work since " s " rest 20: pgscale.sweeper is on, not auto"
+
+/* Where buffers are taken too fast, and where it is to work always */
+static const Step by_demand[] = {
+	{"demand 900 900 0, writes 10 10 1e6, saves .05, seconds 2, allocations 400002, reading 9, watch 0 20, at 5", OUTPACED("0", "20"),
+	"buffers are taken too fast, also at rest"},
+	{"for_reads 0 100, at 50", OUTPACED("50", "20"), "to go on, which it sees soon"},
+	{"seconds 5, reading 0, allocations 1000, at 55, seconds 2, reading 9, allocations 400002", "watch since 50 rest 20" NO_WAITS, "no longer"},
+	{"for_reads 0 20, allocations 400000, at 50", "kept, work since 0 rest 20: " SAVES("0"), "not as fast"},
+	{"for_reads 0 20, allocations 400001, most 200001, at 50", "kept, work since 0 rest 20: " SAVES("0"), "or its stock is larger"},
+	{"most 0, always 1, seconds 5, allocations 1000, watch 31 20, at 50", "watch since 31 rest 20" NO_WAITS, "switched on, at rest"},
+	{"watch 30 20, at 50", ALWAYS("50"), "after it"},
+	{"seconds 10, demand 0 0 0, writes 0 0 0, work 0 20, at 50", ALWAYS("0"), "it works without demand"},
+	{"seconds 2, allocations 400002, work 0 20, at 50, always 0", OUTPACED("50", "20"), "but not where buffers are taken too fast"},
+};
+
+#define LOST	"watch since 50 rest 100: transactions took 8 % longer than before it worked"
+
+/* What transactions cost: 8 sessions run for 10 s, so that 10,000 cost 8 ms each. */
+static const Step by_cost[] = {
+	{"seconds 5, waiting .3, reading 0, allocations 1000, cost 5000 8 .08"},
+	{"watch 0 20, at 50, what_was", "work since 50 rest 20: 0.3 sessions were waiting to write a page; 8 of 1000, 0.0173", "what was before"},
+	{"seconds 10, demand 900 900 1, writes 500 200 1e6, waiting 0"},
+	{"for_writes 0 20, before 8 1000 0, cost 9400 8 0, at 50, at 50", WRITES "; " WRITES, "a little more may be chance"},
+	{"for_writes 0 20, before 8 1000 0, cost 9300 8 0, at 50", LOST, "they take longer"},
+	{"for_writes 0 20, not_again, before 8 1000 0, at 50, at 50", WRITES "; " LOST, "twice in a row"},
+	{"for_writes 0 20, not_again, before 8 1000 0, at 50, cost 10000 8 0, at 50, cost 9300 8 0, at 50", WRITES "; " WRITES "; " WRITES, "only"},
+	{"for_writes 0 20, before 8 930 0, at 50", WRITES, "not while as many are done"},
+	{"for_writes 0 20, before 8 1000 .01, at 50", WRITES, "what was before is not as sure"},
+	{"for_writes 0 20, before 8 1000 0, cost 9300 8 .08, at 50", WRITES, "or what is now"},
+	{"for_writes 0 20, before 0 0 0, cost 9300 8 0, at 50", WRITES, "it is not known what was before"},
+	{"for_writes 0 20, before 8 1000 0, cost -1 8 0, at 50", WRITES, "or what is now"},
+	{"for_writes 0 20, before 8 1000 0, cost 9300 8 0, at 60", "work since 0 rest 0: 0.0 sessions were waiting to write a page", "after a minute"},
+	{"always 1, for_writes 0 20, before 8 1000 0, at 50, always 0", ALWAYS("0"), "or if it is to work always"},
+};
+
 /* "writers": how many, how pressed, how many run, the most, slots, and after how many seconds */
 static const Step by_numbers[] = {
 	{"writers 4 .1 16 16 99 1, writers 6 .1 16 16 99 1, writers 9 .1 16 16 99 1, writers 4 1 16 16 99 9", "6; 9; 13; 16", "more"},
@@ -247,6 +300,8 @@ controller_steps(PG_FUNCTION_ARGS)
 	initStringInfo(&said);
 	check_steps(for_writes, lengthof(for_writes), command);
 	check_steps(for_reads, lengthof(for_reads), command);
+	check_steps(by_demand, lengthof(by_demand), command);
+	check_steps(by_cost, lengthof(by_cost), command);
 	check_steps(by_numbers, lengthof(by_numbers), command);
 	is(pgscale_wait_is_data_read(WAIT_EVENT_DATA_FILE_READ), true, "a session reads");
 	is(pgscale_wait_is_data_read(PGSCALE_WAIT_AIO_COMPLETION), PGSCALE_WAIT_AIO_COMPLETION != 0,

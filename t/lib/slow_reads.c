@@ -1,6 +1,6 @@
 /*
  * Preloaded into a server: reads that go past the kernel's cache take a known time while the file READS_DIR/slow is there. A page
- * takes 8 ms, and a piece of a megabyte 20. While READS_DIR/uneven is there, too, a page takes 1, 2, 4 or 8 ms: from piece
+ * takes 8 ms, or 40 while READS_DIR/slower is there, and a piece of a megabyte 20. While READS_DIR/uneven is there, too, a page takes 1, 2, 4 or 8 ms: from piece
  * to piece another one of them.  While READS_DIR/all is there, the same goes for reads from the kernel's cache.
  */
 #define _GNU_SOURCE
@@ -35,7 +35,7 @@ take_time(int fd, size_t bytes)
 	}
 	rounds += in_pieces;
 	in_pieces = 0;
-	usleep(is_there("uneven") ? 1000 << rounds % 4 : 8000);
+	usleep(is_there("slower") ? 40000 : is_there("uneven") ? 1000 << rounds % 4 : 8000);
 }
 
 ssize_t
