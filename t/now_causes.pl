@@ -34,7 +34,7 @@ sub cause_ok
     });
     like($found, $expected, $name);
     until_true(sub { ($screen = $session->sql('SELECT now FROM pgscale.now LIMIT 2')) =~ $sentence });
-    like($screen, qr/$sentence[^\n]*\n  /, "$name: the screen");
+    like($screen, qr/$sentence[^\n]* \[\Q$rule\E\]\n  /, "$name: the screen");
     return;
 }
 

@@ -12,9 +12,10 @@ DECLARE
 BEGIN
     FOR f IN SELECT * FROM pgscale_internal.now_findings(seen) n ORDER BY n.rank LIMIT 4 LOOP
         IF f.rank > 1 THEN
-            RETURN NEXT 'also: ' || f.sentence;
+            RETURN NEXT format('%s [%s]', left('also: ' || f.sentence, 115 - length(f.rule)), f.rule);
         ELSE
-            RETURN NEXT CASE f.certainty WHEN 'low' THEN 'perhaps: ' ELSE '' END || f.sentence;
+            RETURN NEXT format('%s [%s]', left(CASE f.certainty WHEN 'low' THEN 'perhaps: ' ELSE '' END || f.sentence,
+                                               115 - length(f.rule)), f.rule);
             IF length(concat(f.cure, f.risk)) <= 110 AND position(chr(10) IN f.cure) = 0 THEN
                 RETURN NEXT format('  %s  -- %s', f.cure, f.risk);
             ELSE
