@@ -124,8 +124,8 @@ NEUTRAL = (
 )
 CPU = (
     ZIPF._replace(most_reads=None, least_tps=0.98),
-    UNIFORM,
-    Load("pages by TID", {"take": (_TAKE, 1)}, least_tps=0.98, clients=2, has_most_cpu=True),
+    UNIFORM._replace(has_most_cpu=True),
+    Load("pages by TID", {"take": (_TAKE, 1)}, least_tps=0.98, clients=2),
 )
 # Data of about 3.2 times the buffers: where the sweeper saves writes by their neighbours.
 WRITES = (
