@@ -39,17 +39,9 @@
 
 #include <math.h>
 
-#include "base/units.h"
 #include "sweeper/controller.h"
 
-/*
- * How long to gather evidence before judging.  It begins to work when it has a reason twice in a
- * row, so that the second time shows what was before; and it loses twice in a row.
- */
-#define WATCH_NS		(5 * NS_PER_S)
-#define WORK_NS			(10 * NS_PER_S)
-
-/* It must see earlier that buffers are taken too fast. */
+/* It must see earlier than by all evidence that buffers are taken too fast. */
 #define OUTPACED_NS		(2 * NS_PER_S)
 
 #define REST_MIN_NS		(20 * NS_PER_S)
@@ -308,7 +300,7 @@ pgscale_sweeper_decide(PgscaleSweeperDecision *decision, const PgscaleSweeperEvi
 
 	Assert(working || decision->state == PGSCALE_SWEEPER_WATCHING);
 	/* what costs sessions CPU time does not wait for the rest of the evidence */
-	if (evidence->ns < (working ? WORK_NS : WATCH_NS) && (evidence->ns < OUTPACED_NS || !is_outpaced(evidence)))
+	if (!pgscale_sweeper_due(decision, evidence->ns) && (evidence->ns < OUTPACED_NS || !is_outpaced(evidence)))
 		return false;
 	if (working)
 		sweeper_work(decision, evidence, now_ns);

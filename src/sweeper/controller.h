@@ -12,7 +12,15 @@
 
 #include "postgres.h"
 
+#include "base/units.h"
 #include "sweeper/shared.h"
+
+/*
+ * How long to gather evidence before judging.  It begins to work when it has a reason twice in a
+ * row, so that the second time shows what was before; and it loses twice in a row.
+ */
+#define PGSCALE_SWEEPER_WATCH_NS	(5 * NS_PER_S)
+#define PGSCALE_SWEEPER_WORK_NS		(10 * NS_PER_S)
 
 /* How long sessions run for a transaction. */
 typedef struct PgscaleSweeperCost
@@ -56,6 +64,13 @@ typedef struct PgscaleSweeperDecision
 								 * it last judged */
 	PgscaleSweeperCost before;	/* while it works: what was before */
 } PgscaleSweeperDecision;
+
+/* Is evidence of that time enough to judge?  Before that, transactions need not be counted. */
+static inline bool
+pgscale_sweeper_due(const PgscaleSweeperDecision *decision, int64 ns)
+{
+	return ns >= (decision->state == PGSCALE_SWEEPER_WORKING ? PGSCALE_SWEEPER_WORK_NS : PGSCALE_SWEEPER_WATCH_NS);
+}
 
 /*
  * Returns whether the evidence was enough to judge, and hence is used up; the

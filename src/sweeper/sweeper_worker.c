@@ -375,7 +375,9 @@ sweeper_judge(int64 now)
 	e.starved -= judged.counts.starved;
 	e.running = judged.running / looks;
 	e.running_error = sqrt(Max(judged.running_squares / looks - e.running * e.running, 0) / looks);
-	e.transactions = pgscale_counters_transactions(databases.oids, judged.ndatabases) - judged.transactions;
+	e.transactions = -1;
+	if (pgscale_sweeper_due(&judged.decision, e.ns))
+		e.transactions = pgscale_counters_transactions(databases.oids, judged.ndatabases) - judged.transactions;
 	if (pgscale_sweeper_decide(&judged.decision, &e, now))
 		start_evidence(now);
 }

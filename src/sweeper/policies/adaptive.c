@@ -101,7 +101,7 @@ typedef struct Adaptive
 	int			choice;			/* in force */
 	int			fixed;			/* that it always is, or NOT_FIXED */
 	int			preferred;		/* what it is if it is not fixed, */
-	bool		writes_first;	/* and nothing counts more than reads */
+	bool		writes_first;	/* and if this is not so: see policy.h */
 	int			buffers;
 	uint16		term;			/* how often the clock was chosen; wraps
 								 * around */
@@ -170,8 +170,8 @@ settle_choice(Adaptive *a)
 }
 
 /*
- * Puts in force what is fixed, or else counts now.  Was something else?  Under the clock the
- * history goes on with the half-life that it had.
+ * Puts in force what is fixed, or the clock for the sake of writes, or what is preferred.
+ * Was something else?  Under the clock the history goes on with the half-life that it had.
  */
 static bool
 choose_candidate(void *memory)
