@@ -68,9 +68,6 @@ typedef struct PgscaleHealth
 	const char *action;			/* what the DBA can do about it */
 	bool		no_slot;		/* the server has no slot for its worker */
 	bool		no_use;			/* when it last was on, it stood down */
-	bool		reads_forecast; /* by the sweeper, of another choice of pages: */
-	double		reads_saved;	/* this fraction of the reads of the server's
-								 * clock */
 	const PgscaleClaim *claims; /* of the state that it is in; or NULL */
 	int64		since_ns;		/* when it was switched on, by
 								 * CLOCK_MONOTONIC; 0: untold */

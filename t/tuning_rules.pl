@@ -532,33 +532,6 @@ forge($forged, '/sys/kernel/mm/transparent_hugepage/enabled' => 'always [madvise
 line_ok('compact_stalls=1000|999|-1', 'satisfied|satisfied|silent');
 unlink "$forged/sys/kernel/mm/transparent_hugepage/enabled";
 
-# A quarter of the time, of which a quarter
-$do{forecast} = sub { $db->sql('SELECT made_up_forecast(' . join(', ', @_) . ')') };
-SKIP:
-{
-    skip 'pgscale does not show its features', 10 unless shows_modules();
-    rules(<<'EOT');
-rule pgscale.sweeper_policy
-settings pgscale.sweeper:on pgscale.sweeper_policy:clock
-evidence DATA_READ=250 s=100 sessions=1000
-  do forecast false 0 0
-  => silent: the sweeper has not seen enough reads
-  do forecast true 1000 899
-  => pgscale.sweeper_policy|adaptive|0.0253..
-  do forecast true 1000 1100
-  => satisfied: .. saves 0 % of the reads
-  do forecast true 1000 901
-  => satisfied: waits for reads take 25.0 % .. saves 10 % of the reads
-  do forecast true 1000 750
-  => pgscale.sweeper_policy|adaptive|0.0625|medium
-  numbers => advises|clock|reload|data_read_fraction=0.25 expected_reads=-0.25
-  DATA_READ=79|80 => satisfied|advises
-  blocks_read=2000 buffers_allocated=1000 => pgscale.sweeper_policy|adaptive|0.0313..
-  pgscale.sweeper:off|on => silent|advises
-  pgscale.sweeper_policy:history => satisfied: it is history
-EOT
-}
-
 ### Nodes of memory: a machine of two, or four, whose fullest holds so much of 1000 bytes
 
 $do{machine} = sub {

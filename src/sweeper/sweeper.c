@@ -212,7 +212,6 @@ health_of_sweeper(PgscaleHealth *health)
 		say_off(health);
 		return;
 	}
-	health->reads_forecast = pgscale_sweeper_forecast_saved(&s->forecast, pgscale_sweeper_settings.policy, &health->reads_saved);
 	if (!can_work(health))
 		return;
 	health->state = sweeper_state();

@@ -46,7 +46,6 @@ CREATE FUNCTION made_up_evidence(bigint, text[], timestamptz[]) RETURNS void LAN
 CREATE FUNCTION made_up_setting(text, text) RETURNS void LANGUAGE C STRICT AS '$library';
 CREATE FUNCTION made_up_observation(text, timestamptz, bigint, float8, boolean, oid[], bigint[]) RETURNS void LANGUAGE C STRICT AS '$library';
 CREATE FUNCTION made_up_transactions(oid, bigint, bigint) RETURNS void LANGUAGE C STRICT AS '$library';
-CREATE FUNCTION made_up_forecast(boolean, bigint, bigint) RETURNS void LANGUAGE C STRICT AS '$library';
 SELECT made_up_setting('pgscale.debug_period', '0');
 EOQ
     return;

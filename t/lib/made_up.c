@@ -21,7 +21,6 @@
 
 #include "base/ring.h"
 #include "pgscale.h"
-#include "sweeper/shared.h"
 #include "base/evidence.h"
 
 PG_MODULE_MAGIC;
@@ -30,7 +29,6 @@ PG_FUNCTION_INFO_V1(made_up_evidence);
 PG_FUNCTION_INFO_V1(made_up_setting);
 PG_FUNCTION_INFO_V1(made_up_observation);
 PG_FUNCTION_INFO_V1(made_up_transactions);
-PG_FUNCTION_INFO_V1(made_up_forecast);
 
 typedef struct Member
 {
@@ -197,18 +195,5 @@ made_up_transactions(PG_FUNCTION_ARGS)
 	database->stats.n_xact_rollback = PG_GETARG_INT64(2);
 #endif
 	pgstat_unlock_entry(entry);
-	PG_RETURN_VOID();
-}
-
-/* (known, misses of the clock, misses of the best half-life): what the sweeper foretells, where pgscale shows its symbols */
-Datum
-made_up_forecast(PG_FUNCTION_ARGS)
-{
-	PgscaleSweeper **sweeper = dlsym(RTLD_DEFAULT, "pgscale_sweeper");
-	PgscaleSweeperForecast *forecast = &(*sweeper)->forecast;
-
-	forecast->known = PG_GETARG_BOOL(0);
-	for (int i = 0; i < PGSCALE_SWEEPER_CANDIDATES; i++)
-		forecast->misses[forecast->current][i] = PG_GETARG_INT64(i == 0 ? 1 : 2) + (i > 1 ? 1000 : 0);
 	PG_RETURN_VOID();
 }

@@ -67,47 +67,6 @@ find_sweeper(const PgscaleTuningRuleInput *input)
 }
 
 /*
- * pgscale.sweeper_policy.  Window: 30 s or more.
- *
- * Threshold: the sweeper forecasts that another choice of the pages that leave saves a tenth of the
- * reads or more.  It does so while it is on, so there is no advice while it is off.
- * Gain: that part of the time that sessions wait for reads, without the part of the reads for
- * which no other page had to leave: those of scans and VACUUM, into buffers of their own.
- * Source: doc/sweeper.md.
- */
-static PgscaleTuningFinding *
-find_sweeper_policy(const PgscaleTuningRuleInput *input)
-{
-	const char *policy = pgscale_tuning_setting_text("pgscale.sweeper_policy");
-	const PgscaleCounters *c = &input->sum->counts;
-	const double shared = c->blocks_read > 0 ? Min((double) c->buffers_allocated / c->blocks_read, 1) : 1;
-	const double reading = pgscale_tuning_fraction(input->sum, PGSCALE_KIND_DATA_READ) * shared;
-	PgscaleHealth health;
-	double		gain;
-	PgscaleTuningNumber numbers[] = {
-		{"data_read_fraction", reading},
-		{"expected_reads", 0},
-		{NULL}
-	};
-
-	if (strcmp(policy, "clock") != 0)
-		return pgscale_tuning_finding(PGSCALE_SATISFIED, "it is %s", policy);
-	if (pgscale_tuning_setting("pgscale.sweeper") == 0)
-		return pgscale_tuning_finding(PGSCALE_SILENT, "pgscale.sweeper is off; while it is on, it learns what is saved");
-	pgscale_health_of(pgscale_module("sweeper"), &health);
-	if (!health.reads_forecast)
-		return pgscale_tuning_finding(PGSCALE_SILENT, "the sweeper has not seen enough reads");
-	gain = reading * health.reads_saved;
-	numbers[1].value = -health.reads_saved;
-	if (health.reads_saved < 0.1 || gain < PGSCALE_LEAST_GAIN)
-		return pgscale_tuning_finding(PGSCALE_SATISFIED, "waits for reads take %.1f %% of the sessions' time, and another choice of "
-									  "pages saves %.0f %% of the reads", 100 * reading, 100 * Max(health.reads_saved, 0));
-	return pgscale_tuning_advise("adaptive", gain, numbers,
-								 "waits for reads take %.0f %% of the sessions' time, and another choice of the pages that leave "
-								 "shared buffers saves %.0f %% of the reads (doc/sweeper.md)", 100 * reading, 100 * health.reads_saved);
-}
-
-/*
  * pgscale.writeback.  Window: 50 s or more, with a checkpoint.
  *
  * Threshold: the flush settings are on, and yet syncs take a twentieth of the time
@@ -206,16 +165,6 @@ const PgscaleTuningRule pgscale_tuning_features_rules[] = {
 		.confidence = "medium",
 		.risk = "a few percent where pages are rewritten often; it stands down by itself",
 		.find = find_sweeper,
-	},
-	{
-		.name = "pgscale.sweeper_policy",
-		.min_s = 30,
-		.settings = {"pgscale.sweeper_policy", "pgscale.sweeper", "shared_buffers"},
-		.metrics = {&pgscale_tuning_metric_session_ms, &pgscale_tuning_metric_throughput},
-		.needs = "reload",
-		.confidence = "medium",
-		.risk = "more misses for a moment after the set of used pages has moved; it stands down by itself",
-		.find = find_sweeper_policy,
 	},
 	{
 		.name = "pgscale.writeback",
