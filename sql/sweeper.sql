@@ -31,7 +31,7 @@ SELECT writers, state, reason, state_change,
   FROM pgscale.sweeper_stats \gx
 SELECT feature, enabled, state, reason ~ '^it is switched off' AS reason FROM pgscale.health WHERE feature = 'sweeper' \gx
 -- nothing was ever chosen; the memory is there, in proportion to the buffers
-SELECT policy, choice, evictions, reads_saved, switches, shadow_references, shadow_misses, chosen_misses, half_lives, shadow_sample,
+SELECT choice, evictions, reads_saved, switches, shadow_references, shadow_misses, chosen_misses, half_lives, shadow_sample,
        restored, restore_problem, memory_bytes BETWEEN 16 * n AND 64 * n + 4 * 1048576 AS memory, r.stats_reset = s.stats_reset AS reset
   FROM pgscale.replacement_stats r, pgscale.sweeper_stats s, (SELECT setting::bigint FROM pg_settings WHERE name = 'shared_buffers') b (n) \gx
 
@@ -63,8 +63,6 @@ ALTER SYSTEM SET pgscale.sweeper_high_watermark = 0.3;
 \set VERBOSITY sqlstate
 ALTER SYSTEM SET pgscale.sweeper_writers = 17;
 ALTER SYSTEM SET pgscale.sweeper_high_watermark = 'NaN';
-ALTER SYSTEM SET pgscale.sweeper_policy = 'lru';
-SET pgscale.sweeper_policy = history;
 SET pgscale.sweeper = on;
 \set VERBOSITY default
 SELECT pg_reload_conf();
@@ -74,14 +72,12 @@ SELECT count(*) FROM pg_file_settings WHERE name LIKE 'pgscale.%';
 -- right input, at the bounds
 ALTER SYSTEM SET pgscale.sweeper_writers = 16;
 ALTER SYSTEM SET pgscale.sweeper_high_watermark = 0.25;
-ALTER SYSTEM SET pgscale.sweeper_policy = 'Adaptive';
 SELECT pg_reload_conf();
 -- a session takes a setting over between two commands; a new one has it
 \c -
-SELECT policy, choice FROM pgscale.replacement_stats;
+SHOW pgscale.sweeper_writers;
 ALTER SYSTEM RESET pgscale.sweeper_writers;
 ALTER SYSTEM RESET pgscale.sweeper_high_watermark;
-ALTER SYSTEM RESET pgscale.sweeper_policy;
 SELECT pg_reload_conf();
 
 -- who may do what

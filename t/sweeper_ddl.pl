@@ -14,7 +14,6 @@ shared_buffers = 1MB
 bgwriter_lru_maxpages = 100
 synchronous_commit = off
 fsync = on
-pgscale.sweeper_policy = adaptive
 pgscale.sweeper_writers = 2
 EOC
 my $db = session($node);
@@ -138,7 +137,6 @@ BEGIN
     END LOOP;
 END $proc$;
 EOQ
-is($db->sql('SELECT policy FROM pgscale.replacement_stats'), 'adaptive', 'policy adaptive');
 @churning = churn($node, 2);
 my @coming = map { session($node) } 0 .. 2;
 $coming[$_]->start("CALL come_and_go($_)") for 0 .. 2;

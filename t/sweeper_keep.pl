@@ -1,5 +1,5 @@
-# pgscale.keep(): pages of a relation stay in shared buffers, up to its share, with the clock and with adaptive, as pg_buffercache
-# counts them; no more than that; what it refuses; and the list follows the relation, over a restart and a crash, too.
+# pgscale.keep(): pages of a relation stay in shared buffers, up to its share, as pg_buffercache counts them;
+# no more than that; what it refuses; and the list follows the relation, over a restart and a crash, too.
 use strict;
 use warnings;
 use PgscaleKept;
@@ -166,28 +166,23 @@ is($two->sql('SELECT datname, relation, fraction FROM pgscale.kept_relations'), 
 is($one->sql(q{SELECT pgscale.keep('ones', NULL)}), '0', 'an owner takes it back');
 $_->quit for $one, $two;
 
-### What it does, with each policy
+### What it does
 
-for my $policy (qw(clock adaptive))
-{
-    $db->set('pgscale.sweeper_policy', $policy);
-    $db->poll_ok("SELECT bool_and(policy = '$policy') FROM pgscale.replacement_stats", "policy $policy");
-    most_leave('most pages that are read once leave');
-    $db->sql(q{SELECT pgscale.keep('hot', 0.1)});
-    most_stay('and stay while they are kept');
-    comes_to(
-        sub {
-            $db->sql('CALL go_round(2)');
-            my ($held, $counted) = split /\|/,
-                $db->sql(q{SELECT buffers_held, (SELECT count(*) FROM pg_buffercache WHERE relfilenode = k.relfilenode)
-                FROM pgscale.kept_relations k});
-            return ("$held, $counted", abs(($held || -100) - $counted) <= 3);
-        },
-        'as many are held as pg_buffercache counts');
-    is(kept(q{buffers_allowed, stayed > 0, state}), '102|t|in force',
-        'of 102 that may be, and those that would have left are counted');
-    $db->sql(q{SELECT pgscale.keep('hot', 0)});
-}
+most_leave('most pages that are read once leave');
+$db->sql(q{SELECT pgscale.keep('hot', 0.1)});
+most_stay('and stay while they are kept');
+comes_to(
+    sub {
+        $db->sql('CALL go_round(2)');
+        my ($held, $counted) = split /\|/,
+            $db->sql(q{SELECT buffers_held, (SELECT count(*) FROM pg_buffercache WHERE relfilenode = k.relfilenode)
+            FROM pgscale.kept_relations k});
+        return ("$held, $counted", abs(($held || -100) - $counted) <= 3);
+    },
+    'as many are held as pg_buffercache counts');
+is(kept(q{buffers_allowed, stayed > 0, state}), '102|t|in force',
+    'of 102 that may be, and those that would have left are counted');
+$db->sql(q{SELECT pgscale.keep('hot', 0)});
 
 $db->sql(q{SELECT pgscale.keep('ones', 0.05)});
 is(kept('stayed'), '0', 'in the place that another one had, pages are counted anew');

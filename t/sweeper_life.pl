@@ -148,7 +148,7 @@ $db->sql('DROP TABLE bulk');
 $db->quit;
 my $log = -s $node->logfile;
 my %wrong = (
-    'pgscale.sweeper_policy' => 'lru', 'pgscale.sweeper_writers' => 17,
+    'pgscale.sweeper_writers' => 17,
     'pgscale.sweeper_high_watermark' => "'NaN'", 'pgscale.sweeper_low_watermark' => '0.02');
 $node->append_conf('postgresql.conf', join "\n", map { "$_ = $wrong{$_}" } sort keys %wrong);
 $now = $node->safe_psql('postgres', 'SELECT clock_timestamp()');
@@ -157,9 +157,9 @@ ok($node->start(fail_ok => 1), 'the server starts with values that cannot be');
 $db = session($node);
 like(slurp_file($node->logfile, $log), qr/^(?=.*WARNING)(?=.*$_)/m, "start: $_ = $wrong{$_} is refused") for sort keys %wrong;
 is($db->sql(q{SELECT string_agg(setting, ' ' ORDER BY name COLLATE "C") FROM pg_settings
-    WHERE name IN ('pgscale.sweeper_policy', 'pgscale.sweeper_high_watermark', 'pgscale.sweeper_writers')}),
+    WHERE name IN ('pgscale.sweeper_high_watermark', 'pgscale.sweeper_writers')}),
     $db->sql(q{SELECT string_agg(boot_val, ' ' ORDER BY name COLLATE "C") FROM pg_settings
-    WHERE name IN ('pgscale.sweeper_policy', 'pgscale.sweeper_high_watermark', 'pgscale.sweeper_writers')}),
+    WHERE name IN ('pgscale.sweeper_high_watermark', 'pgscale.sweeper_writers')}),
     'and has the defaults instead');
 is(stats("stats_reset > '$now', count(*) OVER ()"), 't|1', 'the counts begin anew');
 $db->set('pgscale.sweeper_high_watermark', '0.1');

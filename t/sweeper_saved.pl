@@ -14,7 +14,6 @@ synchronous_commit = off
 enable_seqscan = off
 enable_bitmapscan = off
 pgscale.sweeper_writers = 2
-pgscale.sweeper_policy = history
 EOC
 my $db = session($node);
 my $buffers = 1024;
@@ -85,7 +84,7 @@ ok(-e $file, 'a file after a fast shutdown');
 my $good = content();
 my $header = header($good);
 is(join(' ', @$header{qw(block_size buffers)}), "8192 $buffers", 'of this server');
-like($header->{choice}, qr/^[0-4]$/, 'and what adaptive would choose');
+like($header->{choice}, qr/^[0-4]$/, 'and its choice');
 is($header->{pages}, $buffers, 'with as many pages as there are buffers');
 is(length $good, 28 + 8 * $header->{pages} + 4, 'of eight bytes each');
 is(with_checksum(substr $good, 0, -4), $good, 'and a checksum');
@@ -167,18 +166,6 @@ begin();
 is(restored(), '0|it is not a regular file', 'a folder in its place: the server starts');
 end();
 rmdir $file or die "$file: $!";
-
-### The one that adapts
-
-begin('pgscale.sweeper_policy = adaptive');
-sweeps();
-end();
-my $adaptive = header(content());
-cmp_ok($adaptive->{choice}, '>=', 0, 'the choice that was in force is kept');
-begin();
-is(restored(), "$adaptive->{pages}|", 'and restored with the pages');
-sweeps();
-end();
 
 ### A standby
 

@@ -36,8 +36,7 @@ SETTINGS = {
 }
 PRELOADED = {"shared_preload_libraries": "pgscale"}
 
-OFF, AGAIN, CLOCK, HISTORY, ADAPTIVE = "off", "off again", "clock", "history", "adaptive"
-BY_ITSELF = "adaptive, by itself"
+OFF, AGAIN, ON, BY_ITSELF = "off", "off again", "on", "by itself"
 
 
 class Size(NamedTuple):
@@ -49,12 +48,12 @@ FULL, QUICK = Size(70, 128), Size(9, 16)
 
 
 def settings_of(condition):
-    """Of a turn. The sweeper works all the time, so that policies are compared and not its decisions, or it decides by itself."""
+    """Of a turn. The sweeper works all the time, so that it is not its decisions that are measured, or it decides by itself."""
     if condition in (OFF, AGAIN):
         return {}
     if condition == BY_ITSELF:
-        return {"pgscale.sweeper": "auto", "pgscale.sweeper_policy": ADAPTIVE}
-    return {"pgscale.sweeper": "on", "pgscale.sweeper_policy": condition}
+        return {"pgscale.sweeper": "auto"}
+    return {"pgscale.sweeper": "on"}
 
 
 @contextlib.contextmanager

@@ -1,8 +1,7 @@
 """When the sweeper begins by itself where reads are the bottleneck, what it foretold, and when it stands down again.
 
 The disk is limited, and the sweeper decides for itself (pgscale.sweeper is auto). Rows are read by zipf, with the sweeper
-off at first; then it is switched on with policy "adaptive". When all buffers have been taken TURNOVERS times since, the reads
-are measured. Then the load becomes another one, by which nothing is to be gained.
+off at first; then it is switched on. When all buffers have been taken TURNOVERS times since, the reads are measured. Then the load becomes another one, by which nothing is to be gained.
 """
 import time
 
@@ -10,7 +9,7 @@ import loads
 import majors
 import real
 import turns
-from bed import ADAPTIVE, BY_ITSELF, FULL, OFF, QUICK, limited_bed, settings_of
+from bed import BY_ITSELF, FULL, OFF, QUICK, limited_bed, settings_of
 from cluster import run, say
 from load import Load
 from report import percent, table
@@ -65,7 +64,7 @@ def one(bed, connection, afterwards, warm_up, settle, measured, begin, stand_dow
         say(f"  {seconds(begun)} s: {reason}")
         bed.turn_over(connection, TURNOVERS, warm_up)
         on = turns.measured(bed, connection, running, measured)
-        turns.say_turn(ADAPTIVE, on)
+        turns.say_turn(BY_ITSELF, on)
     real.add_latencies(running, (off, on))
     with Load(bed.server, *real.options(bed, afterwards)):
         ended = waited(stand_down, lambda: state(connection)[0] != WORKING)

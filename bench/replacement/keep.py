@@ -4,14 +4,14 @@ import time
 import loads
 import stats
 import turns
-from bed import ADAPTIVE, CLOCK, FULL, OFF, QUICK, Bed, settings_of
+from bed import FULL, OFF, ON, QUICK, Bed, settings_of
 from cluster import run, say, value
 from load import Load
 from real import options
 from report import spread, table
 
 KEPT = "kept"
-CONDITIONS = (OFF, CLOCK, ADAPTIVE, f"{CLOCK}, {KEPT}", f"{ADAPTIVE}, {KEPT}")
+CONDITIONS = (OFF, ON, f"{ON}, {KEPT}")
 # rows of the small table, about 7 a page; the fraction of the buffers that it may hold
 ROWS, FRACTION = 1400, 0.05
 USE = "SELECT sum(length(filler)) FROM small WHERE id > 0"
@@ -38,8 +38,8 @@ def measure(place, quick):
 
 
 def _turn(bed, connection, running, condition, pause, uses):
-    policy, _, kept = condition.partition(", ")
-    bed.set(**settings_of(policy))
+    sweeper, _, kept = condition.partition(", ")
+    bed.set(**settings_of(sweeper))
     value(connection, "SELECT pgscale.keep('small', %s)", FRACTION if kept else 0)
     for _ in range(BEFORE):
         value(connection, USE)
@@ -71,7 +71,5 @@ def show(results):
 
 
 def required(results):
-    for policy in (CLOCK, ADAPTIVE):
-        without, kept = (stats.median(_of(results, condition, "reads")) for condition in (policy, f"{policy}, {KEPT}"))
-        yield f"keep: pages of the small table read a use, {policy}, kept / not", f"{kept:.0f} / {without:.0f}", \
-            "at most a tenth", kept <= without / 10
+    without, kept = (stats.median(_of(results, condition, "reads")) for condition in CONDITIONS[1:])
+    yield "keep: pages of the small table read a use, kept / not", f"{kept:.0f} / {without:.0f}", "at most a tenth", kept <= without / 10

@@ -1,4 +1,4 @@
-"""Loads on real servers: the sweeper off, and on with each of its policies, in turns within one running server.
+"""Loads on real servers: the sweeper off, on, and by itself, in turns within one running server.
 
 Two of the turns of a round are without the sweeper, so that it is seen by how much two equal turns differ.
 """
@@ -9,15 +9,13 @@ import loads
 import majors
 import stats
 import turns
-from bed import ADAPTIVE, AGAIN, BY_ITSELF, CLOCK, FEW_READS, FEW_WRITES, FULL, HISTORY, OFF, QUICK, Bed, limited_bed, settings_of
+from bed import AGAIN, BY_ITSELF, FEW_READS, FEW_WRITES, FULL, OFF, ON, QUICK, Bed, limited_bed, settings_of
 from cluster import run, say
 from load import Load, latencies
 from report import percent, spread, table
 
-CONDITIONS = (OFF, AGAIN, CLOCK, HISTORY, ADAPTIVE, BY_ITSELF)
-MADE_TO_WORK = CONDITIONS[:-1]
-FEWER = (OFF, AGAIN, CLOCK, ADAPTIVE)
-NULL_CASES = (*FEWER, BY_ITSELF)
+MADE_TO_WORK = (OFF, AGAIN, ON)
+CONDITIONS = (*MADE_TO_WORK, BY_ITSELF)
 # seconds: a warm-up at most; where all is in memory; settling; measured
 TIMES = (60, 6, 3, 12)
 # by itself it has the time to decide before; where tables grow, what that is compared with has the same times
@@ -42,7 +40,7 @@ class Part:
     RECORDS = {"": ("load", "major", "condition")}
     LEFT_OUT = ("began", "ended", "p50", "p95", "p99.9", "max")
 
-    def __init__(self, name, of_loads, rounds, conditions=FEWER, limits=FEW_READS, times=TIMES):
+    def __init__(self, name, of_loads, rounds, conditions=MADE_TO_WORK, limits=FEW_READS, times=TIMES):
         self.name = name
         self.LEFT_OUT = (*self.LEFT_OUT, "device reads" if limits == FEW_WRITES else "device writes")
         self.loads = of_loads
@@ -108,7 +106,7 @@ class Part:
                         yield load, major, condition, mine
 
     def show(self, results):
-        """A row for each policy; what it is compared with stands beside it."""
+        """A row for each condition; what it is compared with stands beside it."""
         rows, off = [], []
         for load, major, condition, mine in self._measured(results):
             if condition == OFF:
@@ -117,9 +115,9 @@ class Part:
                 row = [load.name, major, condition, self._ratio(results, load, major, AGAIN, TPS)]
                 for there, figure in zip(off, self.figures):
                     row += [there, self._ratio(results, load, major, condition, figure)]
-                rows.append(row + show_sweeper(load, condition, mine))
+                rows.append(row + show_sweeper(load, mine))
         columns = [name for figure in self.figures for name in (f"{figure[0]}, off", "to off")]
-        return table(["", "PostgreSQL", "policy", "TPS, off again to off", *columns, *SWEEPER_COLUMNS], rows)
+        return table(["", "PostgreSQL", "sweeper", "TPS, off again to off", *columns, *SWEEPER_COLUMNS], rows)
 
     def caption(self, results):
         return majors.caption(results)
@@ -142,7 +140,7 @@ class Part:
         """Of all loads and majors, with those that miss their limit."""
         found = {}
         for load, major, condition, mine in self._measured(results):
-            if condition in (ADAPTIVE, BY_ITSELF):
+            if condition not in (OFF, AGAIN):
                 for what, limit, said, is_met in self._limits(results, load, major, condition, mine):
                     found.setdefault((what, limit), []).append((f"{load.name}, {major}: {said}", is_met))
         for (what, limit), each in found.items():
@@ -181,12 +179,10 @@ class Part:
 SWEEPER_COLUMNS = ["buffers supplied", "CPU of the sweeper, of a core", "ns a buffer taken", "reads saved, foretold"]
 
 
-def show_sweeper(load, condition, mine):
-    if condition in (OFF, AGAIN):
-        return ["", "", "", ""]
+def show_sweeper(load, mine):
     if load.takes_none:
         return ["", show_cpu(mine), "", ""]
-    foretold = [r["foretold"] for r in mine if r["foretold"] is not None] if condition in (ADAPTIVE, BY_ITSELF) else []
+    foretold = [r["foretold"] for r in mine if r["foretold"] is not None]
     return [percent(stats.median([turns.served(r) for r in mine]), 0), show_cpu(mine),
             spread([turns.cpu_a_buffer(r) for r in mine], "{:,.0f}"),
             percent(stats.median(foretold), 0) if foretold else ""]
@@ -229,9 +225,9 @@ def options(bed, load):
 
 
 PARTS = {part.name: part for part in (
-    Part("reads", (loads.ZIPF,), rounds=3, conditions=MADE_TO_WORK),
+    Part("reads", (loads.ZIPF,), rounds=3),
     Part("cases", loads.GAINS, rounds=2),
-    Part("neutral", loads.NEUTRAL, rounds=2, conditions=NULL_CASES),
-    Part("slow_writes", loads.WRITES, rounds=1, conditions=MADE_TO_WORK, limits=FEW_WRITES, times=WRITE_TIMES),
-    Part("cpu", loads.CPU, rounds=2, conditions=NULL_CASES, limits=None),
+    Part("neutral", loads.NEUTRAL, rounds=2, conditions=CONDITIONS),
+    Part("slow_writes", loads.WRITES, rounds=1, limits=FEW_WRITES, times=WRITE_TIMES),
+    Part("cpu", loads.CPU, rounds=2, conditions=CONDITIONS, limits=None),
 )}

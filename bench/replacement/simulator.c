@@ -4,17 +4,17 @@
  *	  A cache, sessions that use its pages in a given order, and a disk that does
  *	  so many writes a second, with the sweeper's own source files.
  *
- * src/sweeper/scan.c, known_pages.c, standing_set.c, supply.c and policies/ are compiled
+ * src/sweeper/scan.c, known_pages.c, standing_set.c, supply.c and policy/ are compiled
  * into it unchanged; what they ask of the server is answered here.  So it says what they
  * decide, hours of it in seconds, and nothing about what the server costs: no locks, no
  * kernel cache.  Each buffer looked at and each page looked up has a fixed price in CPU
  * time, which the sweep sees on its clocks.
  *
- *	  simulator TRACE BUFFERS POLICY REFERENCES WRITES
+ *	  simulator TRACE BUFFERS SERVER REFERENCES WRITES
  *
  * TRACE: a file with a 32-bit number for each reference: the page, and the highest bit
- * if the page is changed; POLICY: of the sweeper, or "stock" for a server without it;
- * REFERENCES: a second, if no session waits; WRITES: of the disk, a second.  Prints a
+ * if the page is changed; SERVER: "stock", "sweeper", or "clock" for a sweeper that
+ * chooses as the clock does; REFERENCES: a second, if no session waits; WRITES: of the disk, a second.  Prints a
  * line for each BUFFERS references: misses, writes of the disk, pages written.
  *
  * The disk takes a page alone and a run of neighbours for one write.  A session that
@@ -533,26 +533,6 @@ live(bool is_stock)
 	print_window();
 }
 
-static int
-policy_named(const char *name)
-{
-	for (int i = 0; i < PGSCALE_SWEEPER_POLICIES; i++)
-		if (strcmp(pgscale_sweeper_policies[i]->name, name) == 0)
-			return i;
-	fprintf(stderr, "there is no policy %s\n", name);
-	exit(2);
-}
-
-static Size
-most_memory(void)
-{
-	Size		most = 0;
-
-	for (int i = 0; i < PGSCALE_SWEEPER_POLICIES; i++)
-		most = Max(most, pgscale_sweeper_policies[i]->size(NBuffers));
-	return most;
-}
-
 static void
 read_trace(const char *name)
 {
@@ -574,7 +554,7 @@ read_trace(const char *name)
 }
 
 static void
-set_up(int policy)
+set_up(bool by_clock)
 {
 	frames = calloc(NBuffers, sizeof(Frame));
 	for (int i = 0; i < NBuffers; i++)
@@ -586,12 +566,14 @@ set_up(int policy)
 	pgscale_sweeper->reads_cheap = true;
 	pgscale_sweeper_memory.queues = calloc(1, sizeof(PgscaleSweeperQueues));
 	pgscale_sweeper_memory.pages = calloc(NBuffers, sizeof(PgscaleSweeperPage));
-	pgscale_sweeper_memory.policy = calloc(1, most_memory());
-	pgscale_sweeper->policy = PGSCALE_SWEEPER_NO_POLICY;
+	pgscale_sweeper_memory.policy = calloc(1, pgscale_sweeper_policy_size(NBuffers));
 	pgscale_sweeper->high = (int) (NBuffers * pgscale_sweeper_settings.high_watermark);
 	pgscale_sweeper->low = (int) (0.4 * pgscale_sweeper->high);
 	pgscale_sweeper_scan_init();
-	pgscale_sweeper_scan_settings(policy);
+	pgscale_sweeper_pages_begin();
+	/* as if it were the server's clock that it observes */
+	if (by_clock)
+		pgscale_sweeper_policy_observe(pgscale_sweeper_memory.policy, true);
 	pgscale_sweeper_set_init(NBuffers / SET_PART);
 }
 
@@ -602,7 +584,7 @@ main(int argc, char **argv)
 
 	if (argc != 6)
 	{
-		fprintf(stderr, "simulator TRACE BUFFERS POLICY REFERENCES WRITES\n");
+		fprintf(stderr, "simulator TRACE BUFFERS SERVER REFERENCES WRITES\n");
 		return 2;
 	}
 	read_trace(argv[1]);
@@ -611,7 +593,7 @@ main(int argc, char **argv)
 	transaction_ns = (int64) (SESSIONS * TOUCHES * 1e9 / atof(argv[4]));
 	writes_a_second = atof(argv[5]);
 	pg_global_prng_state.s0 = UINT64CONST(88172645463325252);
-	set_up(is_stock ? 0 : policy_named(argv[3]));
+	set_up(strcmp(argv[3], "clock") == 0);
 	live(is_stock);
 	return 0;
 }

@@ -1,6 +1,6 @@
-"""Misses of the sweeper's policies, of the server's clock and of known algorithms, on the same references to pages.
+"""Misses of the sweeper, of the server's clock and of known algorithms, on the same references to pages.
 
-The policies and the clock are those of simulator.c, with the product's own files; the known algorithms are libcachesim's.
+The sweeper and the clock are those of simulator.c, with the product's own files; the known algorithms are libcachesim's.
 No server runs, so the machine does not matter.
 """
 import json
@@ -14,12 +14,12 @@ from cluster import TREE, say
 from patterns import BUFFERS, MEASURED, PATTERNS, WARM_UP, made
 from report import table
 
-SWEEPER = TREE / "src" / "sweeper"
-SOURCES = ("scan.c", "known_pages.c", "standing_set.c", "supply.c", "policies/*.c")
+SOURCE = TREE / "src" / "sweeper"
+SOURCES = ("scan.c", "known_pages.c", "standing_set.c", "supply.c", "policy/*.c")
 LIBRARY = "libcachesim==0.3.5"
 VENV = TREE / "build" / "bench" / "libcachesim"
-CLOCK, ADAPTIVE = "clock", "policy adaptive"
-SIMULATED = {CLOCK: "stock", "policy clock": "clock", "policy history": "history", ADAPTIVE: "adaptive"}
+CLOCK, SWEEPER = "clock", "sweeper"
+SIMULATED = {CLOCK: "stock", "sweeper, by the clock": "clock", SWEEPER: "sweeper"}
 KNOWN = ("LRU", "2Q", "ARC", "S3-FIFO", "SIEVE", "LIRS")
 OPTIMA = ("static optimum", "Belady")
 SHOWN = (*KNOWN, *list(SIMULATED)[1:], *OPTIMA)
@@ -38,13 +38,13 @@ def compiled(place):
     program = place.folder / "simulator"
     subprocess.run(["cc", "-O2", "-w", "-D_GNU_SOURCE", f"-I{place.ask('--includedir-server')}", f"-I{TREE / 'src'}", "-o", program,
                     TREE / "bench" / "replacement" / "simulator.c",
-                    *(path for source in SOURCES for path in sorted(SWEEPER.glob(source))), "-lm"], check=True)
+                    *(path for source in SOURCES for path in sorted(SOURCE.glob(source))), "-lm"], check=True)
     return program
 
 
-def run(program, trace, buffers, policy, references, writes):
+def run(program, trace, buffers, server, references, writes):
     """Misses, writes of the disk and pages written, in each window."""
-    words = (program, trace, buffers, policy, references, writes)
+    words = (program, trace, buffers, server, references, writes)
     lines = subprocess.run([str(word) for word in words], check=True, capture_output=True, text=True).stdout
     return numpy.array([line.split() for line in lines.splitlines()], dtype=int).T
 
@@ -81,7 +81,7 @@ def measure(place, quick):
         say(pattern)
         references = made(PATTERNS[pattern])
         references.tofile(trace)
-        windows = {**{name: run(program, trace, BUFFERS, policy, REFERENCES, WRITES)[0] for name, policy in SIMULATED.items()},
+        windows = {**{name: run(program, trace, BUFFERS, server, REFERENCES, WRITES)[0] for name, server in SIMULATED.items()},
                    **known(python, trace, place.folder), "static optimum": static_optimum(references)}
         for label, first, last in parts_of(pattern):
             results += [{"pattern": label, "algorithm": name, "windows": last - first, "misses": int(sum(each[first:last]))}
@@ -116,8 +116,8 @@ def caption(results):
 
 
 def required(results):
-    """Of the adaptive policy."""
-    found = {pattern: (each[ADAPTIVE], MOST_SKEWED if pattern in SKEWED else MOST_MOVED if pattern == MOVED else MOST_STEADY)
+    """Of the sweeper."""
+    found = {pattern: (each[SWEEPER], MOST_SKEWED if pattern in SKEWED else MOST_MOVED if pattern == MOVED else MOST_STEADY)
              for pattern, each in ratios(results).items()}
     missed = [f"{pattern}: {mine:.3f}" for pattern, (mine, most) in found.items() if mine > most]
     yield "simulator: misses / clock's", "; not ".join([f"{len(found) - len(missed)} of {len(found)}", *missed]), \

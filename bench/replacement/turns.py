@@ -1,4 +1,4 @@
-"""A turn: one load with the sweeper off or with one of its policies, and what server, sweeper and disk count meanwhile."""
+"""A turn: one load with the sweeper off or on, and what server, sweeper and disk count meanwhile."""
 import time
 
 from bed import TURNOVERS

@@ -1,4 +1,4 @@
-"""What the policies cost the writes, in the simulator with a disk of few writes a second; all references change their pages."""
+"""What the choice of pages costs the writes, in the simulator with a disk of few writes a second; all references change their pages."""
 import patterns
 import simulator
 from cluster import say
@@ -13,14 +13,14 @@ LOADS = {
     "pareto, 3.2x": lambda random: patterns.pareto(random, int(3.2 * BUFFERS)),
     "zipf 1.05, 3.2x": lambda random: patterns.zipf(random, 1.05, int(3.2 * BUFFERS)),
 }
-POLICIES = ("stock", "clock", "history", "adaptive")
+SERVERS = ("stock", "clock", "sweeper")
 LENGTH = (patterns.WARM_UP + patterns.MEASURED) * BUFFERS
 FIGURES = {
     "transactions a write": lambda r: r["transactions"] / r["writes"],
     "pages read a transaction": lambda r: r["misses"] / r["transactions"],
     "pages written a transaction": lambda r: r["pages written"] / r["transactions"],
 }
-RECORDS = {"": ("load", "policy")}
+RECORDS = {"": ("load", "server")}
 
 
 def measure(place, quick):
@@ -29,17 +29,17 @@ def measure(place, quick):
     for load in list(LOADS)[:2] if quick else LOADS:
         say(load)
         (patterns.made(LOADS[load])[:LENGTH] | patterns.CHANGES).tofile(trace)
-        for policy in POLICIES:
-            counts = simulator.run(program, trace, BUFFERS, policy, REFERENCES, WRITES)[:, patterns.WARM_UP:].sum(axis=1)
-            results.append({"load": load, "policy": policy, "transactions": patterns.MEASURED * BUFFERS // TOUCHES,
+        for server in SERVERS:
+            counts = simulator.run(program, trace, BUFFERS, server, REFERENCES, WRITES)[:, patterns.WARM_UP:].sum(axis=1)
+            results.append({"load": load, "server": server, "transactions": patterns.MEASURED * BUFFERS // TOUCHES,
                             **{name: int(count) for name, count in zip(("misses", "writes", "pages written"), counts)}})
     return results
 
 
 def show(results):
-    found = {(r["load"], r["policy"]): r for r in results}
-    return table(["", *(f"{name}: {policy}" for name in FIGURES for policy in POLICIES)], [
-        [load, *(f"{figure(found[load, policy]):.2f}" for figure in FIGURES.values() for policy in POLICIES)]
+    found = {(r["load"], r["server"]): r for r in results}
+    return table(["", *(f"{name}: {server}" for name in FIGURES for server in SERVERS)], [
+        [load, *(f"{figure(found[load, server]):.2f}" for figure in FIGURES.values() for server in SERVERS)]
         for load in dict.fromkeys(r["load"] for r in results)])
 
 

@@ -11,10 +11,10 @@
  * and whether dirty pages have dirty neighbours.  If not, it stands down and rests
  * before it may work again, each time twice as long, until it was useful for a while.
  *
- * The other reason are reads.  If its policy is not the clock's, it can choose better
- * which pages leave, and that is forecast while it watches (forecast.c).  So it works
- * if sessions wait in DataFileRead, a wait is longer than a copy from the kernel's cache, and
- * a part of the reads would be saved.  The length of a wait is the number of sessions that
+ * The other reason are reads.  It can choose better than the clock which pages leave, and
+ * what that saves is forecast while it watches (forecast.c).  So it works if sessions wait
+ * in DataFileRead, a wait is longer than a copy from the kernel's cache, and a part of the
+ * reads would be saved.  The length of a wait is the number of sessions that
  * wait divided by the number of allocations a second (Little's law).  Either reason
  * is enough: while reads are saved, it does not matter that writes gain nothing.
  *
@@ -178,7 +178,7 @@ static void
 sweeper_watch(PgscaleSweeperDecision *decision, const PgscaleSweeperEvidence *e, int64 now_ns)
 {
 	const bool	writes = e->waiting >= MIN_WAITING;
-	const bool	reads = e->chooses && reads_delay(e, MIN_WAITING) && e->forecast && e->saved >= MIN_SAVED;
+	const bool	reads = reads_delay(e, MIN_WAITING) && e->forecast && e->saved >= MIN_SAVED;
 	const bool	rests = now_ns - decision->since_ns < decision->rest_ns;
 	const bool	again = decision->again;
 
@@ -204,10 +204,10 @@ sweeper_watch(PgscaleSweeperDecision *decision, const PgscaleSweeperEvidence *e,
 static bool
 saves_reads(const PgscaleSweeperEvidence *e, bool for_reads, PgscaleSweeperReason *why_not, double *number)
 {
-	const bool	saves = e->chooses && (e->forecast ? e->saved >= STILL_SAVED : for_reads);
+	const bool	saves = e->forecast ? e->saved >= STILL_SAVED : for_reads;
 
 	*why_not = saves ? PGSCALE_SWEEPER_REASON_QUICK_READS : PGSCALE_SWEEPER_REASON_CLOCK_AS_GOOD;
-	*number = e->chooses && e->forecast ? Max(e->saved, 0) : 0;
+	*number = e->forecast ? Max(e->saved, 0) : 0;
 	return saves && reads_delay(e, STILL_WAITING * MIN_WAITING);
 }
 

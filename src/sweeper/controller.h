@@ -43,8 +43,8 @@ typedef struct PgscaleSweeperEvidence
 	uint64		starved;		/* ticks that found nothing ready */
 	double		reading;		/* sessions that wait to read a page, mean */
 	uint64		allocations;	/* of buffers, by all processes */
-	bool		chooses;		/* is the policy another one than the clock's? */
-	bool		forecast;		/* is it known what that saves? */
+	bool		forecast;		/* is it known what another choice of pages
+								 * saves? */
 	double		saved;			/* fraction of the reads */
 	double		most;			/* buffers that it can offer a second */
 	int64		transactions;	/* less than 0: unknown */

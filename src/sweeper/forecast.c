@@ -3,7 +3,7 @@
  * forecast.c
  *	  How many reads another choice of pages would save, and how many it has saved.
  *
- * The policies have shadow caches (policies/shadow.c), which see one sequence of
+ * The policy has shadow caches (policy/shadow.c), which see one sequence of
  * references, each with another choice of the pages that leave.  So what a half-life
  * misses, divided by what the clock misses, is how many reads it would leave of those
  * that the server does.  The clock's shadow is the measure, and not the real cache: what
@@ -58,12 +58,12 @@ StaticAssertDecl(PGSCALE_SWEEPER_GROUPS == 16, "quantile of t has 15 degrees of 
 
 void
 pgscale_sweeper_forecast_go_on(PgscaleSweeperForecast *forecast, const PgscaleSweeperPolicyReport *report,
-							   uint32 begun, int buffers, const PgscaleSweeperCoverage *coverage)
+							   uint64 start, int buffers, const PgscaleSweeperCoverage *coverage)
 {
-	if (begun != forecast->begun)
+	if (start != forecast->start)
 	{
 		memset(forecast, 0, sizeof(PgscaleSweeperForecast));
-		forecast->begun = begun;
+		forecast->start = start;
 		forecast->next_coverage = *coverage;
 	}
 	if ((report->misses[PGSCALE_SWEEPER_CANDIDATE_CLOCK] - forecast->next[PGSCALE_SWEEPER_CANDIDATE_CLOCK]) * report->sample >= (uint64) PERIOD_TURNOVERS * buffers)
@@ -83,7 +83,7 @@ pgscale_sweeper_forecast_go_on(PgscaleSweeperForecast *forecast, const PgscaleSw
 }
 
 bool
-pgscale_sweeper_forecast_saved(const PgscaleSweeperForecast *forecast, int policy, double *saved)
+pgscale_sweeper_forecast_saved(const PgscaleSweeperForecast *forecast, double *saved)
 {
 	const uint64 *misses = forecast->misses[forecast->current];
 	uint64		least = PG_UINT64_MAX;
@@ -94,7 +94,7 @@ pgscale_sweeper_forecast_saved(const PgscaleSweeperForecast *forecast, int polic
 	if (misses[PGSCALE_SWEEPER_CANDIDATE_CLOCK] == 0)
 		return false;
 	for (int i = 0; i < PGSCALE_SWEEPER_CANDIDATES; i++)
-		if (policy == PGSCALE_SWEEPER_HISTORY ? i == PGSCALE_SWEEPER_CANDIDATE_HISTORY : i != PGSCALE_SWEEPER_CANDIDATE_CLOCK)
+		if (i != PGSCALE_SWEEPER_CANDIDATE_CLOCK)
 			least = Min(least, misses[i]);
 	*saved = 1 - (double) least / misses[PGSCALE_SWEEPER_CANDIDATE_CLOCK];
 	return true;

@@ -12,7 +12,7 @@
 
 #include "postgres.h"
 
-#include "sweeper/policies/policy.h"
+#include "sweeper/policy/policy.h"
 
 /*
  * How much the sweeper sees of what happens, in buffers that were taken, or that the server's
@@ -31,7 +31,7 @@ typedef struct PgscaleSweeperCoverage
  */
 typedef struct PgscaleSweeperForecast
 {
-	uint32		begun;			/* which beginning of the policy's it is of */
+	uint64		start;			/* which of the sweeper's starts it is of */
 	int			periods;		/* that have ended */
 	uint64		from[PGSCALE_SWEEPER_CANDIDATES];	/* before the last period */
 	uint64		next[PGSCALE_SWEEPER_CANDIDATES];	/* at its end */
@@ -44,14 +44,13 @@ typedef struct PgscaleSweeperForecast
 
 /* Goes on with what the policy of that many buffers reports now. */
 extern void pgscale_sweeper_forecast_go_on(PgscaleSweeperForecast *forecast, const PgscaleSweeperPolicyReport *report,
-										   uint32 begun, int buffers, const PgscaleSweeperCoverage *coverage);
+										   uint64 start, int buffers, const PgscaleSweeperCoverage *coverage);
 
 /*
- * The fraction of the clock's misses that the best half-life saves, or the one of the
- * policy "history" if that is meant; less than 0 if it misses more.  Returns false if that
- * is not known.
+ * The fraction of the clock's misses that the best half-life saves; less than 0 if it misses
+ * more.  Returns false if that is not known.
  */
-extern bool pgscale_sweeper_forecast_saved(const PgscaleSweeperForecast *forecast, int policy, double *saved);
+extern bool pgscale_sweeper_forecast_saved(const PgscaleSweeperForecast *forecast, double *saved);
 
 /* Reads that the clock would have made in addition, with an interval of 95 %. */
 typedef struct PgscaleSweeperSaved
@@ -62,7 +61,7 @@ typedef struct PgscaleSweeperSaved
 	double		high;
 } PgscaleSweeperSaved;
 
-/* By what a policy has reported since some time.  Returns false if that is too little. */
+/* By what the policy has reported since some time.  Returns false if that is too little. */
 extern bool pgscale_sweeper_reads_saved(const PgscaleSweeperPolicyReport *report, PgscaleSweeperSaved *saved);
 
 #endif							/* PGSCALE_SWEEPER_FORECAST_H */

@@ -7,7 +7,7 @@
  * header, and a page that comes or goes changes the buffer's tag.  So the sweep remembers
  * for each buffer the hash of the page and the header's count when it last saw them, and
  * what has changed at its next look is what happened: that is reported to the policy
- * (policies/policy.h), which keeps what it learns in a memory of its own.  A page that
+ * (policy/policy.h), which keeps what it learns in a memory of its own.  A page that
  * comes and goes between two looks is not noticed, and a header that is at its highest
  * count shows no further use.
  *
@@ -16,10 +16,8 @@
  * news (supply.c).  What the hand did before is a visit to the policy for each pass, so
  * that the clock ages pages as on a stock server.
  *
- * Both lie in the sweeper's own memory (segment.c).  All policies have one memory in common and
- * learn the same, whichever is in force: one that is chosen anew knows all that the one
- * before knew.  A sweeper that was restarted, or switched off and on, has what the one
- * before kept in a file (saved_history.c).
+ * Both lie in the sweeper's own memory (segment.c).  A sweeper that was restarted, or switched
+ * off and on, has what the one before kept in a file (saved_history.c).
  *
  * The tag is read without its lock, with the protocol of pgscale_buffer_read().  It may be
  * old a moment later, or torn, if the page is exchanged completely during the read; and two
@@ -43,7 +41,6 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
-#include "port/atomics.h"
 
 #include "sweeper/known_pages.h"
 
@@ -61,29 +58,20 @@ clear_memory(void *memory, Size size)
 }
 
 void
-pgscale_sweeper_policy_begin(int policy)
+pgscale_sweeper_pages_begin(void)
 {
 	const PgscaleSweeperMemory *memory = &pgscale_sweeper_memory;
 
-	Assert(policy >= 0 && policy < PGSCALE_SWEEPER_POLICIES);
-	if (pgscale_sweeper->policy != PGSCALE_SWEEPER_NO_POLICY)
-		pgscale_sweeper_policies[policy]->take_over(memory->policy);
-	else
-	{
-		clear_memory(memory->pages, NBuffers * sizeof(PgscaleSweeperPage));
-		clear_memory(memory->policy, pgscale_sweeper_policies[policy]->size(NBuffers));
-		pgscale_sweeper_policies[policy]->init(memory->policy, NBuffers);
-		pgscale_sweeper->policy_begun++;
-		pg_write_barrier();
-	}
-	pgscale_sweeper->policy = policy;
+	clear_memory(memory->pages, NBuffers * sizeof(PgscaleSweeperPage));
+	clear_memory(memory->policy, pgscale_sweeper_policy_size(NBuffers));
+	pgscale_sweeper_policy_init(memory->policy, NBuffers);
 }
 
 PgscaleSweeperNews
 pgscale_sweeper_page_seen(int buf, const PgscaleBuffer *look,
 						  const PgscalePage *page, int expected, bool hand_ages)
 {
-	const PgscaleSweeperPolicy *policy = pgscale_sweeper_policy();
+	PgscaleSweeperPolicy *policy = pgscale_sweeper_memory.policy;
 	PgscaleSweeperPage *p = pgscale_sweeper_page(buf);
 	const uint32 hash = pgscale_buffer_page_hash(page);
 	PgscaleSweeperNews news = PGSCALE_PAGE_NOT_USED;
@@ -93,20 +81,20 @@ pgscale_sweeper_page_seen(int buf, const PgscaleBuffer *look,
 		news = p->known ? PGSCALE_PAGE_REPLACED : PGSCALE_PAGE_FIRST_SEEN;
 		pgscale_sweeper_page_left(buf);
 		p->kept = false;
-		policy->arrived(pgscale_sweeper_memory.policy, buf, hash, look->usage);
+		pgscale_sweeper_policy_arrived(policy, buf, hash, look->usage);
 		/* A page comes with one use. */
 		expected = 1;
 	}
 	else if (look->usage > expected)
 	{
 		news = PGSCALE_PAGE_USED;
-		policy->used(pgscale_sweeper_memory.policy, buf, hash, look->usage - expected);
+		pgscale_sweeper_policy_used(policy, buf, hash, look->usage - expected);
 	}
 	else if (look->usage < expected)
 		news = PGSCALE_PAGE_LOWERED;
 	if (hand_ages)
 		for (int passes = expected - look->usage; passes > 0; passes--)
-			(void) policy->visit(pgscale_sweeper_memory.policy, buf, p->kept);
+			(void) pgscale_sweeper_policy_visit(policy, buf, p->kept);
 	p->hash = hash;
 	p->left = look->usage;
 	p->known = true;
@@ -119,13 +107,6 @@ pgscale_sweeper_page_left(int buf)
 	PgscaleSweeperPage *p = pgscale_sweeper_page(buf);
 
 	if (p->known)
-		pgscale_sweeper_policy()->evicted(pgscale_sweeper_memory.policy, buf, p->hash);
+		pgscale_sweeper_policy_evicted(pgscale_sweeper_memory.policy, buf, p->hash);
 	p->known = false;
-}
-
-void
-pgscale_sweeper_policy_report(PgscaleSweeperPolicyReport *report)
-{
-	memset(report, 0, sizeof(*report));
-	pgscale_sweeper_policy()->report(pgscale_sweeper_memory.policy, NBuffers, report);
 }

@@ -15,7 +15,7 @@
 #include "miscadmin.h"
 
 #include "base/shared_buffers.h"
-#include "sweeper/policies/policy.h"
+#include "sweeper/policy/policy.h"
 #include "sweeper/shared.h"
 
 /* A buffer's page, as last seen. */
@@ -35,6 +35,9 @@ struct PgscaleSweeperPage
 								 * followed there yet */
 };
 
+/* The count in the header of a page that shall stay, at most. */
+#define PGSCALE_SWEEPER_HEADER_MOST	3
+
 /* What a header shows of the time since its page was last seen. */
 typedef enum PgscaleSweeperNews
 {
@@ -46,11 +49,8 @@ typedef enum PgscaleSweeperNews
 								 * expected */
 } PgscaleSweeperNews;
 
-/*
- * Puts that policy in force.  The first one in a process knows no page, and takes as long
- * as clearing the memory does.
- */
-extern void pgscale_sweeper_policy_begin(int policy);
+/* Once in a sweeper: no page is known.  Takes as long as clearing the memory does. */
+extern void pgscale_sweeper_pages_begin(void);
 
 /*
  * The buffer was just seen with that page: reports to the policy what happened to it
@@ -63,9 +63,6 @@ extern PgscaleSweeperNews pgscale_sweeper_page_seen(int buf, const PgscaleBuffer
 /* The page that is known has left the buffer. */
 extern void pgscale_sweeper_page_left(int buf);
 
-/* What the policy has to report, since it began. */
-extern void pgscale_sweeper_policy_report(PgscaleSweeperPolicyReport *report);
-
 static inline PgscaleSweeperPage *
 pgscale_sweeper_page(int buf)
 {
@@ -73,19 +70,11 @@ pgscale_sweeper_page(int buf)
 	return &pgscale_sweeper_memory.pages[buf];
 }
 
-/* The policy in force. */
-static inline const PgscaleSweeperPolicy *
-pgscale_sweeper_policy(void)
-{
-	Assert(pgscale_sweeper->policy >= 0 && pgscale_sweeper->policy < PGSCALE_SWEEPER_POLICIES);
-	return pgscale_sweeper_policies[pgscale_sweeper->policy];
-}
-
-/* What it says of the page that was seen in the buffer: see policies/policy.h.  A kept page ranks one at least. */
+/* What the policy says of the page that was seen in the buffer.  A kept page ranks one at least. */
 static inline uint8
 pgscale_sweeper_rank(int buf)
 {
-	const uint8 rank = pgscale_sweeper_policy()->rank(pgscale_sweeper_memory.policy, buf);
+	const uint8 rank = pgscale_sweeper_policy_rank(pgscale_sweeper_memory.policy, buf);
 
 	return Max(rank, pgscale_sweeper_page(buf)->kept);
 }
@@ -95,16 +84,21 @@ static inline uint8
 pgscale_sweeper_visit(int buf, bool kept)
 {
 	pgscale_sweeper_page(buf)->kept = kept;
-	return pgscale_sweeper_policy()->visit(pgscale_sweeper_memory.policy, buf, kept);
+	return pgscale_sweeper_policy_visit(pgscale_sweeper_memory.policy, buf, kept);
 }
 
-/* A kept page is left alone for as many rounds as any. */
+/*
+ * For how many rounds the server's hand shall leave a page alone that may not leave; a kept
+ * one for as many as any.  No more than one where that is all it was used: VACUUM and COPY
+ * give up a buffer of their own that has more.
+ */
 static inline uint8
 pgscale_sweeper_header(int buf)
 {
-	if (pgscale_sweeper_page(buf)->kept)
-		return PGSCALE_SWEEPER_HEADER_MOST;
-	return pgscale_sweeper_policy()->header(pgscale_sweeper_memory.policy, buf);
+	const uint8 rank = pgscale_sweeper_page(buf)->kept ? PGSCALE_SWEEPER_HEADER_MOST :
+		pgscale_sweeper_policy_rank(pgscale_sweeper_memory.policy, buf);
+
+	return Max(Min(rank, PGSCALE_SWEEPER_HEADER_MOST), 1);
 }
 
 #endif							/* PGSCALE_SWEEPER_KNOWN_PAGES_H */

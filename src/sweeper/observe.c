@@ -6,11 +6,10 @@
  * The server's hand takes one from the count of each page that it passes, and takes the
  * buffers that it finds at zero.  So a header that is read behind the hand shows what
  * happened since the lap before: its growth over the count of then, and one for the pass,
- * are uses; another page has come in the place of the one that was known.  That is told
- * to the policy "clock", whatever the setting is.  It decides nothing meanwhile, but
- * its shadow caches see the uses, and forecast what another policy would save
- * (forecast.c).  Each pass is a visit, so that all pages are known when the sweeper begins
- * to work.
+ * are uses; another page has come in the place of the one that was known.  That is reported
+ * to the policy.  It decides nothing meanwhile, but its shadow caches see the uses, and
+ * forecast what another choice would save (forecast.c).  Each pass is a visit, so that all
+ * pages are known when the sweeper begins to work.
  *
  * Nothing is written to a header, and no lock is taken except the one that reads the
  * position of the hand.
@@ -130,7 +129,7 @@ pgscale_sweeper_observe(void)
 	const int64 now = pgscale_timer_clock();
 	const bool	fast = (double) (hand - hand_before) * PACE_NS > (double) NBuffers / PACE_PART * (now - ticked_ns);
 
-	Assert(pgscale_sweeper->observing && pgscale_sweeper->policy == PGSCALE_SWEEPER_CLOCK);
+	Assert(pgscale_sweeper->observing);
 	hand_before = hand;
 	if (!window_goes_on(hand, now))
 		return false;

@@ -3,7 +3,7 @@
  * saved_history.c
  *	  Keeps what the policy remembers, over a restart of the sweeper or of the server.
  *
- * After a restart all buffers are empty.  So what is worth keeping of a policy's memory
+ * After a restart all buffers are empty.  So what is worth keeping of the policy's memory
  * is the pages that it knows, in buffers or gone, each with its score, and its choice
  * among the candidates.  The pages come back as pages that have left: when one is read
  * again, or is found in its buffer, the policy goes on with its score.  They are known by
@@ -118,18 +118,18 @@ saved_header(void)
 static int
 next_pages(SavedWalk *walk, PgscaleSweeperRemembered *pages)
 {
-	const PgscaleSweeperPolicy *policy = pgscale_sweeper_policy();
 	const PgscaleSweeperMemory *memory = &pgscale_sweeper_memory;
+	const PgscaleSweeperHistory *history = pgscale_sweeper_policy_history(memory->policy);
 	int			n = 0;
 
 	for (; walk->buf < NBuffers && n < CHUNK; walk->buf++)
 		if (memory->pages[walk->buf].known)
 		{
 			pages[n].page = memory->pages[walk->buf].hash;
-			pages[n++].score = policy->score(memory->policy, walk->buf);
+			pages[n++].score = pgscale_sweeper_history_score(history, walk->buf);
 		}
 	if (n == 0)
-		n = policy->departed(pgscale_sweeper_memory.policy, &walk->departed, pages, CHUNK);
+		n = pgscale_sweeper_history_departed(history, &walk->departed, pages, CHUNK);
 	return n;
 }
 
@@ -194,7 +194,7 @@ pgscale_sweeper_saved_write(void)
 
 	if (!history_read)
 		return;
-	pgscale_sweeper_policy_report(&report);
+	pgscale_sweeper_policy_report(pgscale_sweeper_memory.policy, &report);
 	header.choice = report.preferred;
 	header.pages = find_saved_cut(Min(NBuffers, MOST_PAGES), &cut);
 	if (header.pages == 0)
@@ -256,11 +256,11 @@ check_header(const PgscaleSavedFile *file, const SavedHeader *header)
 static void
 restore_saved(PgscaleSavedFile *file, const SavedHeader *header)
 {
-	const PgscaleSweeperPolicy *policy = pgscale_sweeper_policy();
+	PgscaleSweeperPolicy *policy = pgscale_sweeper_memory.policy;
 	PgscaleSweeperRemembered pages[CHUNK];
 	uint32		n;
 
-	policy->resume(pgscale_sweeper_memory.policy, header->choice);
+	pgscale_sweeper_policy_resume(policy, header->choice);
 	pgscale_sweeper->restored = 0;
 	for (uint32 left = header->pages; left > 0; left -= n)
 	{
@@ -273,7 +273,7 @@ restore_saved(PgscaleSavedFile *file, const SavedHeader *header)
 			/* a score that is no number is not, either */
 			if (!(fabsf(pages[i].score) <= PGSCALE_SWEEPER_SCORE_MOST))
 				continue;
-			policy->remember(pgscale_sweeper_memory.policy, &pages[i]);
+			pgscale_sweeper_history_remember(pgscale_sweeper_policy_history(policy), &pages[i]);
 			pgscale_sweeper->restored++;
 		}
 	}

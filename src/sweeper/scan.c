@@ -100,7 +100,6 @@
 /* Writers that have not worked on the queue for that long are stuck. */
 #define STUCK_NS		(2000 * NS_PER_MS)
 
-static int	wanted_policy;
 static int	hand = 0;
 static bool refilling = false;
 static double may_pass = 0;		/* buffers, although nothing is lacking */
@@ -124,25 +123,6 @@ pgscale_sweeper_scan_init(void)
 	may_pass = (double) PASS_LAPS * NBuffers;
 	pgscale_sweeper_set_init(Max(Min(NBuffers / SET_PART, SET_MOST), 1));
 	runs = MemoryContextAlloc(TopMemoryContext, PGSCALE_RUNS_QUEUED * sizeof(PgscaleSweeperRun));
-}
-
-static void
-scan_as_wanted(bool observe)
-{
-	/* what the server does while it is left to itself */
-	const int	policy = observe ? PGSCALE_SWEEPER_CLOCK : wanted_policy;
-
-	if (pgscale_sweeper->policy != policy)
-		pgscale_sweeper_policy_begin(policy);
-	pgscale_sweeper->observing = observe;
-}
-
-void
-pgscale_sweeper_scan_settings(int policy)
-{
-	wanted_policy = policy;
-	if (pgscale_sweeper->policy == PGSCALE_SWEEPER_NO_POLICY)
-		scan_as_wanted(pgscale_sweeper->observing);
 }
 
 bool
@@ -186,7 +166,7 @@ take_written(int writer, PgscaleSweeperSwept *swept)
 static void
 take_back(void)
 {
-	const uint8 most = pgscale_sweeper_policy()->neighbour_rank(pgscale_sweeper_memory.policy, pgscale_sweeper->writes_short);
+	const uint8 most = pgscale_sweeper_policy_neighbour_rank(pgscale_sweeper_memory.policy, pgscale_sweeper->writes_short);
 	PgscaleSweeperSwept swept;
 
 	for (int i = 0; i < PGSCALE_SWEEPER_MAX_WRITERS; i++)
@@ -358,8 +338,8 @@ follow_rate(double taken, int64 now)
 
 	rated_ns = now;
 	rate += (taken / s - rate) * part;
-	pgscale_sweeper_policy()->pass(pgscale_sweeper_memory.policy,
-								   Max(Min(PASS_A_SECOND / Max(rate, 1), PGSCALE_SWEEPER_PASS_MOST), PASS_LEAST));
+	pgscale_sweeper_history_pass(pgscale_sweeper_policy_history(pgscale_sweeper_memory.policy),
+								 Max(Min(PASS_A_SECOND / Max(rate, 1), PGSCALE_SWEEPER_PASS_MOST), PASS_LEAST));
 	return (int) Min(REFILL_TICKS * rate * s, (double) pgscale_sweeper->high);
 }
 
@@ -371,8 +351,8 @@ follow_shortage(bool starved)
 	pgscale_sweeper->writes_short = dirty_fraction >= SHORT_DIRTY &&
 		starved_fraction > (pgscale_sweeper->writes_short ? SHORT_OVER : SHORT_FRACTION);
 	pgscale_sweeper_set_order(pgscale_sweeper->writes_short);
-	pgscale_sweeper_policy()->writes_first(pgscale_sweeper_memory.policy,
-										   pgscale_sweeper->writes_short && pgscale_sweeper->reads_cheap);
+	pgscale_sweeper_policy_writes_first(pgscale_sweeper_memory.policy,
+										pgscale_sweeper->writes_short && pgscale_sweeper->reads_cheap);
 }
 
 bool
@@ -387,7 +367,7 @@ pgscale_sweeper_scan(void)
 	int			soon;
 	double		taken;
 
-	if ((pgscale_sweeper->policy != wanted_policy || pgscale_sweeper->observing) && !pgscale_sweeper_rest(false))
+	if (pgscale_sweeper->observing && !pgscale_sweeper_rest(false))
 		return true;
 	give_up_ns = now + SCAN_NS;
 	pgscale_sweeper_kept_refresh();
@@ -425,8 +405,7 @@ pgscale_sweeper_rest(bool observe)
 	give_up_ns = pgscale_timer_clock() + SCAN_NS;
 	refilling = pgscale_sweeper->writes_short = false;
 	starved_fraction = 0;
-	if (pgscale_sweeper->policy != PGSCALE_SWEEPER_NO_POLICY)
-		pgscale_sweeper_policy()->writes_first(pgscale_sweeper_memory.policy, false);
+	pgscale_sweeper_policy_writes_first(pgscale_sweeper_memory.policy, false);
 	may_pass = (double) PASS_LAPS * NBuffers;
 	progress_ns = give_up_ns;
 	pgscale_sweeper->stuck = false;
@@ -434,8 +413,11 @@ pgscale_sweeper_rest(bool observe)
 		for (int n = 0; n < PGSCALE_PAGES_WRITTEN && take_written(i, &swept); n++)
 			pgscale_sweeper_set_forget(swept.buf);
 	left = pgscale_sweeper_supply_leave();
-	if (left)
-		scan_as_wanted(observe);
+	if (left && pgscale_sweeper->observing != observe)
+	{
+		pgscale_sweeper_policy_observe(pgscale_sweeper_memory.policy, observe);
+		pgscale_sweeper->observing = observe;
+	}
 	pgscale_sweeper->ready = pgscale_sweeper_supply_ready();
 	return left;
 }

@@ -46,18 +46,14 @@
 static Size
 place_parts(char *at, PgscaleSweeperMemory *memory)
 {
-	Size		most = 0;
 	Size		size;
-
-	for (int i = 0; i < PGSCALE_SWEEPER_POLICIES; i++)
-		most = Max(most, pgscale_sweeper_policies[i]->size(NBuffers));
 
 	memory->queues = (PgscaleSweeperQueues *) at;
 	size = CACHELINEALIGN(sizeof(PgscaleSweeperQueues));
 	memory->pages = (PgscaleSweeperPage *) (at + size);
 	size = add_size(size, CACHELINEALIGN(mul_size(NBuffers, sizeof(PgscaleSweeperPage))));
-	memory->policy = at + size;
-	return add_size(size, most);
+	memory->policy = (PgscaleSweeperPolicy *) (at + size);
+	return add_size(size, pgscale_sweeper_policy_size(NBuffers));
 }
 
 Size
@@ -123,7 +119,8 @@ pgscale_sweeper_memory_create(void)
 		pg_atomic_init_u32(&memory->queues->written[w].put, 0);
 		pg_atomic_init_u32(&memory->queues->written[w].taken, 0);
 	}
-	pgscale_sweeper->policy = PGSCALE_SWEEPER_NO_POLICY;
+	pgscale_sweeper_pages_begin();
+	pgscale_sweeper->observing = false;
 	pg_write_barrier();
 	pgscale_sweeper->memory = dsm_segment_handle(segment);
 }
@@ -164,16 +161,10 @@ worths_end(void)
 static bool
 worth_of(int buf, const PgscalePage *page, PgscalePageWorth *worth)
 {
-	const PgscaleSweeperPolicy *policy;
-	const int	kind = pgscale_sweeper->policy; /* once: another sweeper may
-												 * begin meanwhile */
-
-	if (!known.segment || kind == PGSCALE_SWEEPER_NO_POLICY ||
-		!known.pages[buf].known || known.pages[buf].hash != pgscale_buffer_page_hash(page))
+	if (!known.segment || !known.pages[buf].known || known.pages[buf].hash != pgscale_buffer_page_hash(page))
 		return false;
-	policy = pgscale_sweeper_policies[kind];
-	worth->score = exp2(policy->score(known.policy, buf));
-	worth->may_leave = policy->rank(known.policy, buf) == 0;
+	worth->score = exp2(pgscale_sweeper_history_score(pgscale_sweeper_policy_history(known.policy), buf));
+	worth->may_leave = pgscale_sweeper_policy_rank(known.policy, buf) == 0;
 	return true;
 }
 

@@ -202,7 +202,6 @@ sweeper_init(void)
 	pgscale_counters_own_writes = sweeper_written;
 	pgscale_buffer_worths = &pgscale_sweeper_worths;
 	pgscale_sweeper->writers_now = PGSCALE_SWEEPER_FIRST_WRITERS;
-	pgscale_sweeper->policy = PGSCALE_SWEEPER_NO_POLICY;
 	pgscale_sweeper->memory = DSM_HANDLE_INVALID;
 	pg_atomic_init_u32(&pgscale_sweeper->pid, 0);
 	pgscale_change_init(&pgscale_sweeper->report_changes);

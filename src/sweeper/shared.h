@@ -23,7 +23,7 @@
 #include "base/shared_area.h"
 #include "base/shared_buffers.h"
 #include "sweeper/forecast.h"
-#include "sweeper/policies/policy.h"
+#include "sweeper/policy/policy.h"
 #include "sweeper/standing_set.h"
 
 #define PGSCALE_SWEEPER_MAX_WRITERS 16
@@ -161,11 +161,8 @@ typedef struct PgscaleSweeperMemory
 	dsm_segment *segment;		/* NULL: it is not mapped */
 	PgscaleSweeperQueues *queues;
 	PgscaleSweeperPage *pages;	/* of each buffer, what is known of its page */
-	void	   *policy;			/* with room for any policy's */
+	PgscaleSweeperPolicy *policy;
 } PgscaleSweeperMemory;
-
-/* In place of a PgscaleSweeperPolicyKind. */
-#define PGSCALE_SWEEPER_NO_POLICY	(-1)
 
 /* What counts at the last reset, to be subtracted. */
 typedef struct PgscaleSweeperBase
@@ -209,13 +206,10 @@ typedef struct PgscaleSweeper
 	int			low;			/* watermarks in force */
 	int			high;
 	int			ready;
-	volatile int policy;		/* in force, or last was: a
-								 * PgscaleSweeperPolicyKind */
-	uint32		policy_begun;	/* how often one began without a memory */
 	PgscaleChangeCount report_changes;
 	PgscaleSweeperPolicyReport report;	/* of the policy, with the counts of
-										 * all that began before it; zeros
-										 * before the first */
+										 * the sweepers before; zeros before
+										 * the first */
 	volatile uint32 restored;	/* pages of the file that was kept */
 	char		restore_problem[80];	/* why that was ignored; empty: it was
 										 * not */
@@ -281,7 +275,7 @@ extern PgscaleSweeperWriteCounts pgscale_sweeper_write_counts(void);
 
 extern const PgscaleArea pgscale_sweeper_area;
 
-/* What the sweeper last reported of its policies, at most a tick ago.  Returns false if it never did. */
+/* What the sweeper last reported of its policy, at most a tick ago.  Returns false if it never did. */
 extern bool pgscale_sweeper_reported(PgscaleSweeperPolicyReport *report);
 
 /* Adds the counts of another report, or subtracts them. */

@@ -191,11 +191,9 @@ signal_hand(int buf, const PgscaleBuffer *look, PgscaleSweeperPage *p, uint8 cou
 static uint8
 passes_wanted(int buf, const PgscaleBuffer *look, const PgscaleSweeperPage *p)
 {
-	const PgscaleSweeperPolicy *policy = pgscale_sweeper_policy();
-
 	if (!pgscale_sweeper->writes_short || !pgscale_sweeper->reads_cheap || look->dirty || p->kept)
 		return pgscale_sweeper_header(buf);
-	return pgscale_sweeper_rank(buf) > policy->neighbour_rank(pgscale_sweeper_memory.policy, true) ? 1 : 0;
+	return pgscale_sweeper_rank(buf) > pgscale_sweeper_policy_neighbour_rank(pgscale_sweeper_memory.policy, true) ? 1 : 0;
 }
 
 /* Has it pass the page, or yields that. */

@@ -35,13 +35,6 @@
 
 PgscaleSweeperSettings pgscale_sweeper_settings = {0};
 
-static const struct config_enum_entry policies[] = {
-	{"clock", PGSCALE_SWEEPER_CLOCK, false},
-	{"history", PGSCALE_SWEEPER_HISTORY, false},
-	{"adaptive", PGSCALE_SWEEPER_ADAPTIVE, false},
-	{NULL, 0, false}
-};
-
 bool
 pgscale_sweeper_wanted(void)
 {
@@ -53,11 +46,6 @@ sweeper_define_gucs(void)
 {
 	PgscaleSweeperSettings *s = &pgscale_sweeper_settings;
 
-	DefineCustomEnumVariable("pgscale.sweeper_policy",
-							 "How the sweeper chooses the pages to evict.",
-							 "\"clock\": as the server does; \"history\": by all past uses, also before an eviction; \"adaptive\": as the better of both.",
-							 &s->policy, PGSCALE_SWEEPER_CLOCK, policies,
-							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomEnumVariable("pgscale.sweeper",
 							 "Keeps clean buffers ready for the backends, and writes neighbouring dirty pages together.",
 							 "\"auto\": only while that is of use; \"on\": always, unless buffers are taken too fast. It takes 32 bytes per buffer.",

@@ -23,7 +23,6 @@ typedef struct PgscaleSweeperSettings
 {
 	int			use;			/* PgscaleUse */
 	int			writers;
-	int			policy;			/* PgscaleSweeperPolicyKind */
 	double		high_watermark; /* fraction of shared_buffers */
 } PgscaleSweeperSettings;
 
@@ -33,20 +32,15 @@ extern bool pgscale_sweeper_wanted(void);
 
 /* scan.c: finding buffers that may leave, and making them ready */
 
-/*
- * Once in a process; then, and whenever the policy may be another.  It changes when the
- * buffers have been left to the server.
- */
+/* Once in a process. */
 extern void pgscale_sweeper_scan_init(void);
-extern void pgscale_sweeper_scan_settings(int policy);
 
 /* One tick of the sweep.  Were buffers needed since the last one? */
 extern bool pgscale_sweeper_scan(void);
 
 /*
  * Instead of it, while the sweep does not work: leaves the buffers to the server, as
- * much of that as a tick has time for.  Is it done?  Then it observes them, if wanted:
- * the policy in force is then "clock", as in the server.
+ * much of that as a tick has time for.  Is it done?  Then it observes them, if wanted.
  */
 extern bool pgscale_sweeper_rest(bool observe);
 

@@ -74,9 +74,8 @@ COMMENT ON COLUMN pgscale.sweeper_stats.reason IS 'why it is in that state, in o
 -- What its policy has seen and chosen.
 
 CREATE FUNCTION pgscale_internal.replacement_stats(
-    OUT policy text, OUT choice text,
-    OUT evictions bigint, OUT reads_saved bigint, OUT reads_saved_low bigint, OUT reads_saved_high bigint, OUT switches bigint,
-    OUT shadow_references bigint, OUT shadow_misses bigint[], OUT chosen_misses bigint,
+    OUT choice text, OUT evictions bigint, OUT reads_saved bigint, OUT reads_saved_low bigint, OUT reads_saved_high bigint,
+    OUT switches bigint, OUT shadow_references bigint, OUT shadow_misses bigint[], OUT chosen_misses bigint,
     OUT half_lives double precision[], OUT shadow_sample bigint,
     OUT expected_reads double precision, OUT served_fraction double precision, OUT fallbacks bigint,
     OUT observed bigint, OUT unobserved bigint,
@@ -88,16 +87,14 @@ COMMENT ON FUNCTION pgscale_internal.replacement_stats() IS 'the row of pgscale.
 GRANT EXECUTE ON FUNCTION pgscale_internal.replacement_stats() TO pg_monitor;
 
 CREATE VIEW pgscale.replacement_stats AS
-    SELECT r.policy, r.choice, round(r.expected_reads * 1000) / 1000 + 0 AS expected_reads, r.evictions, r.reads_saved,
+    SELECT r.choice, round(r.expected_reads * 1000) / 1000 + 0 AS expected_reads, r.evictions, r.reads_saved,
            r.reads_saved_low, r.reads_saved_high, r.switches, round(r.served_fraction * 10000) / 10000 AS served_fraction,
            r.fallbacks, r.shadow_references, r.shadow_misses, r.chosen_misses, r.half_lives, r.shadow_sample, r.observed, r.unobserved,
            r.restored, r.restore_problem, r.memory_bytes, r.stats_reset
       FROM pgscale_internal.replacement_stats() r;
 COMMENT ON VIEW pgscale.replacement_stats IS
-'one row: how the sweeper chooses the pages to evict, and what other choices would have missed. Counts are of all policies that were in force, also while it only watches, and NULL if it was never on';
+'one row: how the sweeper chooses the pages to evict, and what other choices would have missed. Counts include the time in which it only watches, and are NULL if it was never on';
 GRANT SELECT ON pgscale.replacement_stats TO pg_monitor;
-COMMENT ON COLUMN pgscale.replacement_stats.policy IS
-'policy in force, clock, history or adaptive; while the sweeper does not work, that of the setting';
 COMMENT ON COLUMN pgscale.replacement_stats.choice IS
 'choice in force: clock, or half-life N: a use counts half after N evictions for each buffer; clock while the sweeper only watches, or sessions wait for writes and hardly for reads';
 COMMENT ON COLUMN pgscale.replacement_stats.expected_reads IS
@@ -129,7 +126,7 @@ COMMENT ON COLUMN pgscale.replacement_stats.restored IS 'number of pages that it
 COMMENT ON COLUMN pgscale.replacement_stats.restore_problem IS
 'why the file with these pages was ignored; NULL if it was not, or if there was none';
 COMMENT ON COLUMN pgscale.replacement_stats.memory_bytes IS
-'dynamic shared memory that the sweeper takes while it is on, whatever the policy';
+'dynamic shared memory that the sweeper takes while it is on';
 COMMENT ON COLUMN pgscale.replacement_stats.stats_reset IS 'start of the counts';
 
 -- Relations whose pages it ranks higher.

@@ -140,7 +140,7 @@ pgscale_sweeper_stats(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* Puts what is reported, from the choice on. */
+/* Puts what is reported. */
 static void
 put_report(PgscaleRow *row, const PgscaleSweeperPolicyReport *report)
 {
@@ -184,15 +184,10 @@ pgscale_replacement_stats(PG_FUNCTION_ARGS)
 	double		served;
 	double		saved = 0;
 	int64		fallbacks;
-	int			policy;
 	bool		known;
 
 	stats_begin(fcinfo, &base);
 	fallbacks = count_fallbacks(&base, &served);
-	policy = s->policy;
-
-	/* before it was ever at work, the one that it would begin with */
-	pgscale_row_text(&row, pgscale_sweeper_policies[policy < 0 || s->observing ? pgscale_sweeper_settings.policy : policy]->name);
 	if (pgscale_sweeper_reported(&report))
 	{
 		pgscale_sweeper_report_add(&report, &base.policy, true);
@@ -201,7 +196,7 @@ pgscale_replacement_stats(PG_FUNCTION_ARGS)
 	else
 		for (int i = 0; i < REPORT_COLUMNS; i++)
 			pgscale_row_put(&row, (Datum) 0, true);
-	known = pgscale_sweeper_forecast_saved(&s->forecast, PGSCALE_SWEEPER_ADAPTIVE, &saved);
+	known = pgscale_sweeper_forecast_saved(&s->forecast, &saved);
 	pgscale_row_put(&row, Float8GetDatum(Min(-saved, 0)), !known);
 	pgscale_row_put(&row, Float8GetDatum(served), served < 0);
 	pgscale_row_int8(&row, fallbacks);

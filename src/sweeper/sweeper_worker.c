@@ -13,7 +13,7 @@
  *
  * The sweeper looks, decides and supplies (scan.c), and never waits for a disk.  The
  * writers (writer.c) do; the sweeper launches them while it works.  Their shared memory
- * is in shared.c.  A policy decides which pages leave the cache (policies/policy.h);
+ * is in shared.c.  A policy decides which pages leave the cache (policy/policy.h);
  * known_pages.c reports to it what the backends did.  A file keeps what it remembers
  * over a restart of the server (saved_history.c).
  *
@@ -173,10 +173,7 @@ apply_watermarks(void)
 static void
 sweeper_apply_settings(void)
 {
-	const PgscaleSweeperSettings *s = &pgscale_sweeper_settings;
-
-	pgscale_sweeper_scan_settings(s->policy);
-	high_setting = Max((int) (NBuffers * s->high_watermark), 2);
+	high_setting = Max((int) (NBuffers * pgscale_sweeper_settings.high_watermark), 2);
 	apply_watermarks();
 }
 
@@ -311,7 +308,6 @@ count_all(void)
 {
 	const PgscaleSweeperScanCounts *counts = &pgscale_sweeper->counts;
 	const PgscaleSweeperWriteCounts write = pgscale_sweeper_write_counts();
-	const int	policy = pgscale_sweeper_settings.policy;
 	PgscaleSweeperEvidence e = {0};
 
 	e.supplied = counts->supplied_clean + counts->supplied_written;
@@ -320,8 +316,7 @@ count_all(void)
 	e.written = write.written;
 	e.runs = write.runs;
 	e.write_ns = write.write_ns;
-	e.chooses = policy != PGSCALE_SWEEPER_CLOCK;
-	e.forecast = pgscale_sweeper_forecast_saved(&pgscale_sweeper->forecast, policy, &e.saved);
+	e.forecast = pgscale_sweeper_forecast_saved(&pgscale_sweeper->forecast, &e.saved);
 	e.allocations = (uint64) pgscale_counters_allocations();
 	e.most = pgscale_sweeper->high * (double) NS_PER_S / WORK_PERIOD_NS;
 	e.always = pgscale_sweeper_settings.use == PGSCALE_USE_ON;
@@ -348,7 +343,7 @@ sweeper_judge(int64 now)
 
 	if (!judged.began || e.always != judged.counts.always)
 	{
-		/* switched on, or warm, or adaptive from now on */
+		/* switched on or to the other mode, or warm */
 		judged.began = true;
 		judged.decision = (PgscaleSweeperDecision)
 		{
@@ -388,8 +383,8 @@ sweeper_forecast(void)
 {
 	PgscaleSweeperPolicyReport report;
 
-	pgscale_sweeper_policy_report(&report);
-	pgscale_sweeper_forecast_go_on(&pgscale_sweeper->forecast, &report, pgscale_sweeper->policy_begun, NBuffers,
+	pgscale_sweeper_policy_report(pgscale_sweeper_memory.policy, &report);
+	pgscale_sweeper_forecast_go_on(&pgscale_sweeper->forecast, &report, pgscale_sweeper->starts, NBuffers,
 								   &pgscale_sweeper->coverage);
 }
 
@@ -402,7 +397,7 @@ sweeper_report(void)
 {
 	PgscaleSweeperPolicyReport report;
 
-	pgscale_sweeper_policy_report(&report);
+	pgscale_sweeper_policy_report(pgscale_sweeper_memory.policy, &report);
 	if (last_choice >= 0 && report.choice != last_choice)
 		ereport(DEBUG1,
 				(errmsg("pages leave by %s, before by %s; switch %llu",
@@ -426,7 +421,7 @@ note_coverage(void)
 	const int64 allocations = pgscale_counters_allocations();
 	PgscaleSweeperPolicyReport report;
 
-	pgscale_sweeper_policy_report(&report);
+	pgscale_sweeper_policy_report(pgscale_sweeper_memory.policy, &report);
 	/* a reset of the server's statistics makes it fall */
 	if (covered.allocations >= 0 && allocations >= covered.allocations)
 	{

@@ -42,8 +42,6 @@ autovacuum = off
 restart_after_crash = on
 log_statement = none
 EOC
-    # the sweeper's tests, with another policy
-    $node->append_conf('postgresql.conf', "pgscale.sweeper_policy = $ENV{PGSCALE_TEST_POLICY}") if $ENV{PGSCALE_TEST_POLICY};
     $node->append_conf('postgresql.conf', $option{conf}) if defined $option{conf};
     $node->start;
     $node->safe_psql('postgres', 'CREATE EXTENSION pgscale') if $option{create} // 1;

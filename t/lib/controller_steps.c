@@ -44,9 +44,8 @@ see_writes(int pages, int runs, int us)
 
 /* Another choice of pages would save that fraction of the reads. */
 static void
-see_choice(bool chooses, bool forecast_known, double saved)
+see_choice(bool forecast_known, double saved)
 {
-	seen.chooses = chooses;
 	seen.forecast = forecast_known;
 	seen.saved = saved;
 }
@@ -82,20 +81,20 @@ decide_writers(const double *n)
 
 /* What is forecast by misses of the clock and of the best half-life, with one page of ten in the sample of 100 buffers. */
 static void
-look_ahead(int begun, int clock, int best, int seen_pages, int missed)
+look_ahead(int start, int clock, int best, int seen_pages, int missed)
 {
 	const PgscaleSweeperPolicyReport report = {.sample = 10,.misses = {clock, 2 * clock, best, 3 * clock, 2 * clock}};
 	const PgscaleSweeperCoverage coverage = {.seen = seen_pages,.missed = missed};
 
-	pgscale_sweeper_forecast_go_on(&forecast, &report, begun, 100, &coverage);
+	pgscale_sweeper_forecast_go_on(&forecast, &report, start, 100, &coverage);
 }
 
 static void
-say_forecast(int policy)
+say_forecast(void)
 {
 	double		saved;
 
-	say(pgscale_sweeper_forecast_saved(&forecast, policy, &saved) ? psprintf("%.3f", saved) : "unknown");
+	say(pgscale_sweeper_forecast_saved(&forecast, &saved) ? psprintf("%.3f", saved) : "unknown");
 }
 
 /* Reads that were saved: groups have 100 misses of the choice each, and of the clock in turn "some" more and fewer than 150. */
@@ -132,9 +131,8 @@ command(const char *name, const double *n)
 	COMMAND("writes", see_writes(n[0], n[1], n[2]));
 	COMMAND("reading", seen.reading = n[0]);
 	COMMAND("allocations", seen.allocations = n[0]);
-	COMMAND("saves", see_choice(true, true, n[0]));
-	COMMAND("untold", see_choice(true, false, 0));
-	COMMAND("no_choice", see_choice(false, true, 0.5));
+	COMMAND("saves", see_choice(true, n[0]));
+	COMMAND("untold", see_choice(false, 0));
 	COMMAND("most", seen.most = n[0]);
 	COMMAND("always", seen.always = n[0] != 0);
 	COMMAND("cost", see_cost(n[0], n[1], n[2]));
@@ -144,8 +142,7 @@ command(const char *name, const double *n)
 	COMMAND("at", decide(n[0]));
 	COMMAND("writers", decide_writers(n));
 	COMMAND("foretell", look_ahead(n[0], n[1], n[2], n[3], n[4]));
-	COMMAND("adaptive", say_forecast(PGSCALE_SWEEPER_ADAPTIVE));
-	COMMAND("history", say_forecast(PGSCALE_SWEEPER_HISTORY));
+	COMMAND("forecast", say_forecast());
 	COMMAND("saved", say_saved(n[0], n[1]));
 	return false;
 }
@@ -203,7 +200,6 @@ static const Step for_reads[] = {
 	{"watch 0 20, saves .05, allocations 40000, at 50", "work since 50 rest 20: " SAVES("5"), "50 us a read"},
 	{"watch 0 20, allocations 40001, at 50", WATCHES, "less"},
 	{"watch 0 20, allocations 1000, reading 9, untold, at 50", WATCHES, "it is not known what is saved"},
-	{"watch 0 20, no_choice, at 50", WATCHES, "the policy is the clock"},
 
 	/* it goes on for reads, whatever writes are: half of the waits, two per cent saved */
 	{"for_reads 0 20, reading .1, saves .02, at 50", "work since 0 rest 20: " SAVES("0"), "it goes on"},
@@ -213,7 +209,6 @@ static const Step for_reads[] = {
 	{"for_reads 0 20, reading .09, saves .02, at 50", QUICK, "not with fewer sessions"},
 	{"for_reads 0 20, reading 9, saves .019, at 50", TOO_FEW("1.9"), "or if less is saved"},
 	{"for_reads 0 20, saves -.5, at 50", TOO_FEW("0.0"), "or more is read"},
-	{"for_reads 0 20, no_choice, at 50", TOO_FEW("0.0"), "or with the clock"},
 	{"for_reads 0 20, reading .1, saves .02, writes 500 200 1e6, at 50", "work since 0 rest 20: " SAVES("0"), "writes gain, too"},
 	{"for_reads 0 20, reading 0, saves .05, at 50",
 	"work since 0 rest 20: dirty pages are written together: 2.5 pages a run", "then it may go on for them"},
@@ -224,7 +219,7 @@ static const Step for_reads[] = {
 	{"writes 10 10 1e6, for_writes 0 20, reading .1, at 50", "work since 0 rest 20: " SAVES("5"), "only reads do"},
 	{"for_writes 0 20, reading .09, at 50", CLEAN, "of too few sessions"},
 	{"for_writes 0 20, reading 9, saves .019, at 50", CLEAN, "too few reads"},
-	{"for_writes 0 20, untold, at 50, for_writes 0 20, no_choice, at 50", CLEAN "; " CLEAN, "no reads"},
+	{"for_writes 0 20, untold, at 50", CLEAN, "no reads"},
 };
 
 #define OUTPACED(s, r)	"watch since " s " rest " r ": sessions take 200001 buffers per second, more than it can offer"
@@ -276,14 +271,14 @@ static const Step by_numbers[] = {
 	"fewer"},
 
 	/* the shadow cache must be filled twice, and twice more; then older misses count no more */
-	{"foretell 1 19 0 0 0, adaptive, foretell 1 20 20 0 0, adaptive, foretell 1 39 30 0 0, adaptive", "unknown; unknown; unknown",
+	{"foretell 1 19 0 0 0, forecast, foretell 1 20 20 0 0, forecast, foretell 1 39 30 0 0, forecast", "unknown; unknown; unknown",
 	"at first nothing is forecast"},
-	{"foretell 1 40 35 0 0, adaptive, foretell 1 50 50 0 0, adaptive, foretell 1 60 60 0 0, adaptive", "0.250; 0.000; -0.250",
+	{"foretell 1 40 35 0 0, forecast, foretell 1 50 50 0 0, forecast, foretell 1 60 60 0 0, forecast", "0.250; 0.000; -0.250",
 	"then by misses since"},
-	{"foretell 1 80 90 0 0, adaptive, history", "-0.500; -2.000", "by the best half-life, or by that of the policy"},
-	{"foretell 2 20 10 0 0, adaptive, foretell 2 40 20 0 0, adaptive", "unknown; 0.500", "another policy begins"},
-	{"foretell 2 50 30 0 1, adaptive, foretell 2 60 30 1 1, adaptive", "unknown; 0.500", "more was missed than seen"},
-	{"foretell 2 61 31 1 10, adaptive, foretell 2 80 50 1 10, adaptive, foretell 2 100 60 2 10, adaptive",
+	{"foretell 1 80 90 0 0, forecast", "-0.500", "by the best half-life"},
+	{"foretell 2 20 10 0 0, forecast, foretell 2 40 20 0 0, forecast", "unknown; 0.500", "another sweeper begins"},
+	{"foretell 2 50 30 0 1, forecast, foretell 2 60 30 1 1, forecast", "unknown; 0.500", "more was missed than seen"},
+	{"foretell 2 61 31 1 10, forecast, foretell 2 80 50 1 10, forecast, foretell 2 100 60 2 10, forecast",
 	"unknown; unknown; 0.500",
 	"for two to four turnovers after that"},
 

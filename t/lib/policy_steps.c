@@ -1,5 +1,5 @@
 /*
- * The sweeper's policies, with buffers, pages and uses that are made up; and what they remember over a restart of the server: which
+ * The sweeper's policy, with buffers, pages and uses that are made up; and what they remember over a restart of the server: which
  * pages are kept, with which scores, and what comes back, in the folder of the server that runs it. policy_steps() returns a line
  * for each check.
  */
@@ -20,10 +20,10 @@ PG_FUNCTION_INFO_V1(policy_steps);
 #define ONCE		1000000		/* pages that are used once, from here on */
 
 #include "base/saved_file.c"
-#include "sweeper/policies/adaptive.c"
-#include "sweeper/policies/page_history.c"
+#include "sweeper/policy/policy.c"
+#include "sweeper/policy/page_history.c"
 #undef GHOST_WAYS
-#include "sweeper/policies/shadow.c"
+#include "sweeper/policy/shadow.c"
 #include "sweeper/known_pages.c"
 #include "sweeper/saved_history.c"
 
@@ -32,8 +32,7 @@ PgscaleSweeperMemory pgscale_sweeper_memory;
 
 static PgscaleSweeper sweeper;
 PgscaleSweeper *pgscale_sweeper = &sweeper;
-static const PgscaleSweeperPolicy *policy;
-static void *memory;
+static PgscaleSweeperPolicy *policy;
 static PgscaleSweeperPolicyReport report;
 static uint32 held[BUFFERS];	/* pages */
 static int	where[PAGES];		/* buffer of a page, and one; 0: it is not there */
@@ -57,24 +56,20 @@ bool pgscale_sweeper_wanted(void) { return true; }
 
 /* A server that starts, with empty buffers: its memory is as it was allocated. */
 static void
-start(int kind)
+start(void)
 {
 	static PgscaleSweeperPage pages[BUFFERS];
-	Size		size = 0;
+	const Size	size = pgscale_sweeper_policy_size(BUFFERS);
 
-	for (int i = 0; i < PGSCALE_SWEEPER_POLICIES; i++)
-		size = Max(size, pgscale_sweeper_policies[i]->size(BUFFERS));
-	memory = memory ? memory : MemoryContextAlloc(TopMemoryContext, size);
-	memset(memory, 0xEE, size);
+	policy = policy ? policy : MemoryContextAlloc(TopMemoryContext, size);
+	memset(policy, 0xEE, size);
 	memset(&sweeper, 0, sizeof(sweeper));
 	memset(where, 0, sizeof(where));
 	memset(held, 0xFF, sizeof(held));
 	pgscale_sweeper_memory.pages = pages;
-	pgscale_sweeper_memory.policy = memory;
+	pgscale_sweeper_memory.policy = policy;
 	history_read = false;
-	sweeper.policy = PGSCALE_SWEEPER_NO_POLICY;
-	policy = pgscale_sweeper_policies[kind];
-	pgscale_sweeper_policy_begin(kind);
+	pgscale_sweeper_pages_begin();
 	pgscale_sweeper_saved_read();
 	next_page = ONCE;
 	visits = refused = 0;
@@ -94,11 +89,25 @@ see(int buf, uint32 page, int usage)
 
 /* One with full buffers. */
 static void
-begin(int kind)
+begin(void)
 {
-	start(kind);
+	start();
 	for (int buf = 0; buf < BUFFERS; buf++)
 		see(buf, buf, 1);
+}
+
+static void
+observe(bool observes)
+{
+	pgscale_sweeper_policy_observe(policy, observes);
+}
+
+/* A choice that does not change. */
+static void
+choose(int choice)
+{
+	pgscale_sweeper_policy_resume(policy, choice);
+	policy->compare_at = PG_UINT64_MAX;
 }
 
 /* The page is used, or comes in the place of one that the hand finds. */
@@ -116,9 +125,9 @@ use(uint32 page)
 		visits++;
 		if (held[at] == PG_UINT32_MAX)
 			break;
-		if (policy->visit(memory, at, false) > 0)
+		if (pgscale_sweeper_policy_visit(policy, at, false) > 0)
 			continue;
-		if (policy->rank(memory, at) == 0)
+		if (pgscale_sweeper_policy_rank(policy, at) == 0)
 			break;
 		refused++;
 	}
@@ -169,56 +178,48 @@ count_held(uint32 hot)
 static int
 choice(void)
 {
-	policy->report(memory, BUFFERS, &report);
+	pgscale_sweeper_policy_report(policy, &report);
 	return report.choice;
 }
 
-/* Another policy takes the memory over. */
 static void
-take_over(int by)
-{
-	policy = pgscale_sweeper_policies[by];
-	pgscale_sweeper_policy_begin(by);
-}
-
-static void
-check_policy(int kind)
+check_policy(bool observes)
 {
 	int			leaves = 0;
 	int			back = 0;
 
-	begin(kind);
+	begin();
+	observe(observes);
 	for (int i = 0; i < BUFFERS; i++)
 		use(next_page++);
-	is(refused, 0, psprintf("%s: what may leave may do so a moment later, too, after a fill", policy->name));
+	is(refused, 0, psprintf("observes %d: what may leave may do so a moment later, too, after a fill", observes));
 	is(visits < (int64) 64 * BUFFERS, true, "and is found soon");
 	for (int i = 0; i < 2 * BUFFERS; i++)
 	{
 		const int	buf = i % BUFFERS;
 
-		if (policy->visit(memory, buf, false) > 0)
+		if (pgscale_sweeper_policy_visit(policy, buf, false) > 0)
 			continue;
 		leaves++;
 		see(buf, held[buf], 2);
 		see(buf, held[buf], 2);
-		back += policy->rank(memory, buf) > 0;
+		back += pgscale_sweeper_policy_rank(policy, buf) > 0;
 	}
 	is(leaves > 0 && back > leaves / 2, true, "others may leave, and stay when they are used");
-	is(policy->header(memory, 0) >= 1 && policy->header(memory, 0) <= 3, true, "the server's hand leaves a page alone");
 }
 
 static void
-check_history(int kind)
+check_history(void)
 {
 	int64		at_most;
 	int			may = 0;
 
-	begin(kind);
+	begin();
 	for (int i = 0; i < 50 * BUFFERS; i++)
-		may += policy->visit(memory, i % BUFFERS, false) == 0 && i >= 40 * BUFFERS;
-	is(may > BUFFERS / 16, true, psprintf("%s: where no buffer is needed, some pages may leave", policy->name));
+		may += pgscale_sweeper_policy_visit(policy, i % BUFFERS, false) == 0 && i >= 40 * BUFFERS;
+	is(may > BUFFERS / 16, true, "where no buffer is needed, some pages may leave");
 
-	begin(kind);
+	begin();
 	scan(20 * BUFFERS, 0, HOT);
 	is(count_held(0) > HOT * 9 / 10, true, "pages that come back stay, whatever else comes");
 	is(refused, 0, "what may leave may do so a moment later");
@@ -228,7 +229,7 @@ check_history(int kind)
 	visits = 0;
 	scan(5 * BUFFERS, MOVED, HOT);
 	at_most = visits;
-	policy->pass(memory, 4);
+	pgscale_sweeper_history_pass(pgscale_sweeper_policy_history(policy), 4);
 	scan(5 * BUFFERS, MOVED, HOT);
 	visits = 0;
 	scan(5 * BUFFERS, MOVED, HOT);
@@ -237,41 +238,36 @@ check_history(int kind)
 }
 
 static void
-check_take_over(void)
+check_observing(void)
 {
 	static uint8 ranks[BUFFERS];
 	int			equal = 0;
 
-	begin(PGSCALE_SWEEPER_CLOCK);
+	begin();
+	observe(true);
 	scan(20 * BUFFERS, 0, WARM);
-	is(choice() == 0 && report.chosen_misses == report.misses[0] && report.switches == 0, true, "the clock stays the clock");
+	is(choice() == 0 && report.chosen_misses == report.misses[0] && report.switches == 1, true, "while it observes, the clock is in force");
 	is(report.preferred > 0 && report.misses[report.preferred] < report.misses[0], true, "where its shadows show a better choice");
-	policy->visit(memory, 0, false);
+	pgscale_sweeper_policy_visit(policy, 0, false);
 	see(0, held[0], 3);
-	is(policy->rank(memory, 0), count_of_page(memory, 0), "its ranks are counts");
+	is(pgscale_sweeper_policy_rank(policy, 0), count_of_page(policy, 0), "its ranks are counts");
 
-	take_over(PGSCALE_SWEEPER_ADAPTIVE);
-	is(choice() == report.preferred && report.switches == 1, true, "adaptive takes over, and chooses at once");
+	observe(false);
+	is(choice() == report.preferred && report.switches == 2, true, "afterwards that is chosen at once");
 	scan(20 * BUFFERS, 0, HOT);
 	is(count_held(0) > HOT * 9 / 10, true, "the history, of which it goes on");
 
-	take_over(PGSCALE_SWEEPER_HISTORY);
-	is(history_of(memory)->decay == 1 / (8.0f * BUFFERS), true, "a history ages by a half-life of 8");
+	is(choice() > 0, true, "and stays");
 	for (int buf = 0; buf < BUFFERS; buf++)
-		ranks[buf] = policy->rank(memory, buf);
-	take_over(PGSCALE_SWEEPER_CLOCK);
+		ranks[buf] = pgscale_sweeper_policy_rank(policy, buf);
+	observe(true);
 	for (int buf = 0; buf < BUFFERS; buf++)
-		equal += policy->rank(memory, buf) == ranks[buf];
+		equal += pgscale_sweeper_policy_rank(policy, buf) == ranks[buf];
 	is(equal, BUFFERS, "the clock begins with its ranks for counts");
 	see(7, held[7], 6);
-	take_over(PGSCALE_SWEEPER_CLOCK);
-	is(policy->rank(memory, 7), 5, "and keeps them if it is chosen again");
-	is(policy->visit(memory, 7, false) * 10 + policy->rank(memory, 7), 54, "a visit finds a count, and takes it down");
-
-	/* another policy has begun in the memory meanwhile */
-	memset(memory, 0xA5, policy->size(BUFFERS));
-	(void) choice();
-	is(report.evictions == UINT64CONST(0xA5A5A5A5A5A5A5A5), true, "a report of any memory is only wrong");
+	observe(true);
+	is(pgscale_sweeper_policy_rank(policy, 7), 5, "and keeps them if it is chosen again");
+	is(pgscale_sweeper_policy_visit(policy, 7, false) * 10 + pgscale_sweeper_policy_rank(policy, 7), 54, "a visit finds a count, and takes it down");
 }
 
 /* The choice does not change by what is seen while the sweeper catches up. */
@@ -280,14 +276,14 @@ check_settling(void)
 {
 	uint64		before;
 
-	begin(PGSCALE_SWEEPER_ADAPTIVE);
+	begin();
 	scan(20 * BUFFERS, 0, WARM);
 	is(choice() > 0 && report.chosen_misses >= report.misses[report.choice] && report.chosen_misses <= report.misses[0], true,
 	   "where pages come back, the history is chosen, which misses less");
-	policy->resume(memory, PGSCALE_SWEEPER_CANDIDATE_CLOCK);
-	take_over(PGSCALE_SWEEPER_ADAPTIVE);
-	compare_candidates(memory);
-	is(sum_missed(((Adaptive *) memory)->sums[0], PGSCALE_SWEEPER_CANDIDATE_CLOCK, NO_OTHER) == 0, true,
+	pgscale_sweeper_policy_resume(policy, PGSCALE_SWEEPER_CANDIDATE_CLOCK);
+	observe(false);
+	compare_candidates(policy);
+	is(sum_missed(policy->sums[0], PGSCALE_SWEEPER_CANDIDATE_CLOCK, NO_OTHER) == 0, true,
 	   "what was seen before a pause is forgotten");
 	(void) choice();
 	before = report.misses[0];
@@ -297,9 +293,9 @@ check_settling(void)
 	for (int i = 0; i < 60; i++)
 	{
 		scan(BUFFERS / 3, 0, WARM);
-		take_over(i % 2 == 0 ? PGSCALE_SWEEPER_CLOCK : PGSCALE_SWEEPER_ADAPTIVE);
+		observe(i % 2 == 0);
 	}
-	is(choice() > 0, true, "also where policies take turns, it does later");
+	is(choice() > 0, true, "also where it often begins and ends to observe, it does later");
 }
 
 /* References by the candidates that miss them, in sums of a memory that prefers a half-life of 8: which candidate is better? */
@@ -328,10 +324,10 @@ check_sums(void)
 		CLOCK = 1, TWO = 4, EIGHT = 8, OTHERS = 2 | 16
 	};
 
-	begin(PGSCALE_SWEEPER_ADAPTIVE);
+	begin();
 	for (int i = 0; i < lengthof(cases); i++)
 	{
-		float	   *sum = ((Adaptive *) memory)->sums[cases[i].sum];
+		float	   *sum = policy->sums[cases[i].sum];
 
 		sum[CLOCK | OTHERS] = cases[i].clock;
 		sum[TWO | OTHERS] = cases[i].two;
@@ -339,7 +335,7 @@ check_sums(void)
 		sum[CLOCK | TWO | EIGHT | OTHERS] = cases[i].all;
 		sum[CLOCK | EIGHT | OTHERS] = cases[i].clock_eight;
 		sum[TWO | EIGHT | OTHERS] = cases[i].two_eight;
-		is(best_candidate(memory, cases[i].sum), cases[i].best, cases[i].name);
+		is(best_candidate(policy, cases[i].sum), cases[i].best, cases[i].name);
 	}
 }
 
@@ -351,8 +347,8 @@ check_sums(void)
 static void
 check_chance(void)
 {
-	begin(PGSCALE_SWEEPER_ADAPTIVE);
-	policy->resume(memory, PGSCALE_SWEEPER_CANDIDATE_CLOCK);
+	begin();
+	pgscale_sweeper_policy_resume(policy, PGSCALE_SWEEPER_CANDIDATE_CLOCK);
 	for (int i = 0; i < 40 * BUFFERS; i++)
 	{
 		scan(1, i % HOT, 1);
@@ -360,7 +356,7 @@ check_chance(void)
 			use(next_page++);
 	}
 	is(choice() > 0, true, "what all miss does not hide a small gain");
-	begin(PGSCALE_SWEEPER_ADAPTIVE);
+	begin();
 	for (uint32 i = 0; i < 60 * BUFFERS; i++)
 		use(hash_of(i + 1) % (4 * BUFFERS));
 	(void) choice();
@@ -374,9 +370,9 @@ check_shadows(void)
 	uint64		chosen = 0;
 	int			some = 0;
 	bool		smaller = true;
-	void	   *small = palloc0(policy->size(100));
+	PgscaleSweeperPolicy *small = palloc0(pgscale_sweeper_policy_size(100));
 
-	begin(PGSCALE_SWEEPER_ADAPTIVE);
+	begin();
 	scan(20 * BUFFERS, 0, WARM);
 	(void) choice();
 	for (int g = 0; g < PGSCALE_SWEEPER_GROUPS; g++)
@@ -388,8 +384,8 @@ check_shadows(void)
 	is(clock == report.misses[0] && chosen == report.chosen_misses, true, "the groups have all misses");
 	is(some == PGSCALE_SWEEPER_GROUPS && report.groups == some, true, "each its part");
 	is(report.arrivals >= report.evictions && report.arrivals <= report.evictions + BUFFERS, true, "pages come and go");
-	policy->init(small, 100);
-	policy->report(small, 100, &report);
+	pgscale_sweeper_policy_init(small, 100);
+	pgscale_sweeper_policy_report(small, &report);
 	is(report.groups, 6, "a small cache has fewer groups");
 	for (int buffers = 16; buffers < 200000; buffers += 1 + buffers / 7)
 	{
@@ -408,22 +404,20 @@ check_ranks(void)
 
 	for (int worth = 0; worth <= 6; worth++)
 		is(rank_of_worth(&history, worth), Min(worth, 5), psprintf("the rank of a worth of %d", worth));
-	begin(PGSCALE_SWEEPER_CLOCK);
-	is(policy->neighbour_rank(memory, false) * 10 + policy->neighbour_rank(memory, true), 2,
+	begin();
+	observe(true);
+	is(pgscale_sweeper_policy_neighbour_rank(policy, false) * 10 + pgscale_sweeper_policy_neighbour_rank(policy, true), 2,
 	   "the clock: twice used neighbours while buffers are lacking");
-	begin(PGSCALE_SWEEPER_ADAPTIVE);
-	is(policy->neighbour_rank(memory, false) * 10 + policy->neighbour_rank(memory, true), 4,
+	observe(false);
+	is(pgscale_sweeper_policy_neighbour_rank(policy, false) * 10 + pgscale_sweeper_policy_neighbour_rank(policy, true), 4,
 	   "a history: three quarters of the pages");
-	policy->resume(memory, PGSCALE_SWEEPER_CANDIDATE_CLOCK);
-	is(policy->neighbour_rank(memory, true), 2, "the clock's counts while that is in force");
-	policy->resume(memory, PGSCALE_SWEEPER_CANDIDATE_HISTORY);
-	policy->writes_first(memory, true);
-	is(policy->neighbour_rank(memory, true), 2, "the clock is in force while writes are all that counts");
-	policy->writes_first(memory, false);
-	is(policy->neighbour_rank(memory, true), 4, "and what is preferred afterwards");
-	begin(PGSCALE_SWEEPER_HISTORY);
-	policy->writes_first(memory, true);
-	is(policy->neighbour_rank(memory, true), 4, "not with a policy that has no choice");
+	pgscale_sweeper_policy_resume(policy, PGSCALE_SWEEPER_CANDIDATE_CLOCK);
+	is(pgscale_sweeper_policy_neighbour_rank(policy, true), 2, "the clock's counts while that is in force");
+	pgscale_sweeper_policy_resume(policy, FIRST_CHOICE);
+	pgscale_sweeper_policy_writes_first(policy, true);
+	is(pgscale_sweeper_policy_neighbour_rank(policy, true), 2, "the clock is in force while writes are all that counts");
+	pgscale_sweeper_policy_writes_first(policy, false);
+	is(pgscale_sweeper_policy_neighbour_rank(policy, true), 4, "and what is preferred afterwards");
 }
 
 /* Over a restart */
@@ -448,7 +442,7 @@ kept(void)
 static float
 comes_back(uint32 page)
 {
-	PgscaleSweeperHistory *history = history_of(memory);
+	PgscaleSweeperHistory *history = pgscale_sweeper_policy_history(policy);
 	PgscaleSweeperScore score;
 
 	return ghost_take(history, hash_of(page), &score) ? pgscale_sweeper_score(&score, history->now, history->decay) : NAN;
@@ -479,7 +473,7 @@ check_hashes(void)
 	is(kept_all > 1990, true, "where there are many sets, that of its page");
 }
 
-/* A history: what is kept are the best of pages in buffers and pages that have left, each with its score. */
+/* What is kept are the best of pages in buffers and pages that have left, each with its score. */
 static void
 check_kept(void)
 {
@@ -487,17 +481,18 @@ check_kept(void)
 	int			came = 0;
 	int			good = 0;
 
-	start(PGSCALE_SWEEPER_HISTORY);
+	start();
+	choose(FIRST_CHOICE);
 	pgscale_sweeper_saved_write();
 	is(kept(), -1, "nothing that is known leaves no file");
 	work(60000);
 	pgscale_sweeper_saved_write();
-	is(kept(), BUFFERS, "a history leaves a file, with a page for each buffer");
-	is(header.choice, ((Adaptive *) memory)->preferred, "and what adaptive would choose");
+	is(kept(), BUFFERS, "it leaves a file, with a page for each buffer");
+	is(header.choice, FIRST_CHOICE, "and the choice");
 	for (int page = 0; page < lengthof(scores); page++)
-		scores[page] = where[page] > 0 ? adaptive_score(memory, where[page] - 1) : comes_back(page);
+		scores[page] = where[page] > 0 ? pgscale_sweeper_history_score(pgscale_sweeper_policy_history(policy), where[page] - 1) : comes_back(page);
 
-	start(PGSCALE_SWEEPER_HISTORY);
+	start();
 	is(sweeper.restored, BUFFERS, "a server that starts restores all of them");
 	is(kept(), -1, "and removes the file");
 	for (int page = 0; page < LOADED; page++)
@@ -524,8 +519,8 @@ check_remembered(void)
 	PgscaleSweeperRemembered page = {.page = hash_of(1),.score = 3};
 	PgscaleSweeperHistory *history;
 
-	start(PGSCALE_SWEEPER_HISTORY);
-	history = history_of(memory);
+	start();
+	history = pgscale_sweeper_policy_history(policy);
 	pgscale_sweeper_history_remember(history, &page);
 	pgscale_sweeper_history_remember(history, &page);
 	pgscale_sweeper_history_arrived(history, 0, page.page);
@@ -544,26 +539,25 @@ check_remembered(void)
 }
 
 static void
-check_adaptive(void)
+check_choice(void)
 {
 	for (int wanted = 0; wanted < PGSCALE_SWEEPER_CANDIDATES; wanted += 2)
 	{
-		start(PGSCALE_SWEEPER_ADAPTIVE);
-		adaptive_resume(memory, wanted);
-		/* less than would make it choose */
-		((Adaptive *) memory)->compare_at = PG_UINT64_MAX;
+		start();
+		choose(wanted);
 		work(10000);
 		pgscale_sweeper_saved_write();
-		is(kept() > 0 && header.choice == wanted, true, "adaptive keeps its choice");
-		start(PGSCALE_SWEEPER_ADAPTIVE);
+		is(kept() > 0 && header.choice == wanted, true, "its choice is kept");
+		start();
 		is(sweeper.restored == header.pages && choice() == wanted && report.switches + report.evictions == 0, true,
 		   "which is in force again, with the pages, and is no switch");
 	}
 	pgscale_sweeper_saved_write();
-	start(PGSCALE_SWEEPER_CLOCK);
-	is(sweeper.restored > 0 && choice() == PGSCALE_SWEEPER_CANDIDATE_CLOCK, true, "the clock takes the pages over, as the clock");
+	start();
+	observe(true);
+	is(sweeper.restored > 0 && choice() == PGSCALE_SWEEPER_CANDIDATE_CLOCK, true, "while it observes, the pages are there, too");
 	pgscale_sweeper_saved_write();
-	is(kept() > 0 && header.choice == 4, true, "and keeps what adaptive would choose");
+	is(kept() > 0 && header.choice == 4, true, "and what is preferred is kept");
 }
 
 /* Of more pages than may be kept, those are that have the highest scores. */
@@ -578,7 +572,7 @@ check_most(void)
 	int			all = 0;
 	int			n;
 
-	start(PGSCALE_SWEEPER_HISTORY);
+	start();
 	work(30000);
 	is(find_saved_cut(100, &cut), 100, "no more are kept than may be");
 	least = cut.class;
@@ -599,7 +593,7 @@ check_most(void)
 static void
 check_unread(void)
 {
-	start(PGSCALE_SWEEPER_HISTORY);
+	start();
 	work(30000);
 	pgscale_sweeper_saved_write();
 	history_read = false;
@@ -645,7 +639,7 @@ check_foreign(void)
 		int			size;
 		pg_crc32c	crc;
 
-		start(PGSCALE_SWEEPER_HISTORY);
+		start();
 		work(30000);
 		pgscale_sweeper_saved_write();
 		file = fopen(SAVED_FILE, "r+b");
@@ -659,7 +653,7 @@ check_foreign(void)
 		if (fwrite(bytes, 1, size, file) != size || fflush(file) != 0 || ftruncate(fileno(file), Min(size, cases[i].size)) != 0)
 			elog(ERROR, "could not change %s: %m", SAVED_FILE);
 		fclose(file);
-		start(PGSCALE_SWEEPER_HISTORY);
+		start();
 		is(strcmp(sweeper.restore_problem, cases[i].problem), 0, psprintf("a word at %u, %d bytes: %s", cases[i].at, cases[i].size, cases[i].problem));
 		is(sweeper.restored, cases[i].restored, "so many pages are restored");
 	}
@@ -669,11 +663,10 @@ Datum
 policy_steps(PG_FUNCTION_ARGS)
 {
 	initStringInfo(&lines);
-	for (int kind = 0; kind < PGSCALE_SWEEPER_POLICIES; kind++)
-		check_policy(kind);
-	check_history(PGSCALE_SWEEPER_HISTORY);
-	check_history(PGSCALE_SWEEPER_ADAPTIVE);
-	check_take_over();
+	check_policy(true);
+	check_policy(false);
+	check_history();
+	check_observing();
 	check_settling();
 	check_sums();
 	check_chance();
@@ -682,7 +675,7 @@ policy_steps(PG_FUNCTION_ARGS)
 	check_hashes();
 	check_kept();
 	check_remembered();
-	check_adaptive();
+	check_choice();
 	check_most();
 	check_unread();
 	check_foreign();

@@ -56,7 +56,6 @@ static PgscaleSweeperPage the_pages[MOST_BUFFERS];
 static char the_memory[MOST_BUFFERS];
 static uint8 ranks[MOST_BUFFERS];
 static bool listens;			/* is what the policy hears to be said? */
-static int	wants_policy;
 static int	most_looks;			/* that a tick has time for */
 static int64 the_time = NS_PER_S;
 static int	found_by_hand;
@@ -87,32 +86,37 @@ hear(const char *what, int buf, int page, int uses)
 		say(what, buf, page, uses);
 }
 
-static Size heard_size(int buffers) { return buffers; }
-static void heard_init(void *memory, int buffers) { hear("memory begins with %d", ((char *) memory)[buffers - 1], 0, 0); }
-static void heard_take_over(void *memory) { hear("memory with %d is taken over", ((char *) memory)[0], 0, 0); }
-static void heard_pass(void *memory, float pages) { }
-static void heard_writes_first(void *memory, bool first) { writes_first = first; }
-static void heard_evicted(void *memory, int buf, uint32 page) { hear("%d: %d evicted", buf, page, 0); }
-static uint8 heard_neighbour_rank(const void *memory, bool writes_short) { return writes_short ? 2 : 0; }
-static uint8 heard_rank(const void *memory, int buf) { return ranks[buf]; }
-static uint8 heard_header(const void *memory, int buf) { return pgscale_sweeper_header_of_rank(ranks[buf]); }
+Size pgscale_sweeper_policy_size(int buffers) { return buffers; }
+void pgscale_sweeper_policy_observe(PgscaleSweeperPolicy *p, bool observes) { hear("observes: %d", observes, 0, 0); }
+void pgscale_sweeper_policy_writes_first(PgscaleSweeperPolicy *p, bool first) { writes_first = first; }
+void pgscale_sweeper_policy_evicted(PgscaleSweeperPolicy *p, int buf, uint32 page) { hear("%d: %d evicted", buf, page, 0); }
+uint8 pgscale_sweeper_policy_neighbour_rank(const PgscaleSweeperPolicy *p, bool writes_short) { return writes_short ? 2 : 0; }
+uint8 pgscale_sweeper_policy_rank(const PgscaleSweeperPolicy *p, int buf) { return ranks[buf]; }
+PgscaleSweeperHistory *pgscale_sweeper_policy_history(const PgscaleSweeperPolicy *p) { return NULL; }
+void pgscale_sweeper_history_pass(PgscaleSweeperHistory *history, float pages) { }
 
-static void
-heard_arrived(void *memory, int buf, uint32 page, int uses)
+void
+pgscale_sweeper_policy_init(PgscaleSweeperPolicy *p, int buffers)
+{
+	hear("memory begins with %d", ((char *) p)[buffers - 1], 0, 0);
+}
+
+void
+pgscale_sweeper_policy_arrived(PgscaleSweeperPolicy *p, int buf, uint32 page, int uses)
 {
 	hear("%d: %d arrived, %d", buf, page, uses);
 	ranks[buf] = uses;
 }
 
-static void
-heard_used(void *memory, int buf, uint32 page, int uses)
+void
+pgscale_sweeper_policy_used(PgscaleSweeperPolicy *p, int buf, uint32 page, int uses)
 {
 	hear("%d: %d used %d", buf, page, uses);
 	ranks[buf] = Min(ranks[buf] + uses, PGSCALE_MAX_USAGE);
 }
 
-static uint8
-heard_visit(void *memory, int buf, bool kept)
+uint8
+pgscale_sweeper_policy_visit(PgscaleSweeperPolicy *p, int buf, bool kept)
 {
 	const uint8 rank = ranks[buf];
 
@@ -120,28 +124,6 @@ heard_visit(void *memory, int buf, bool kept)
 	ranks[buf] -= rank > 0;
 	return rank;
 }
-
-static void heard_report(const void *memory, int buffers, PgscaleSweeperPolicyReport *report) { report->evictions = buffers; }
-
-static const PgscaleSweeperPolicy heard_policy = {
-	.size = heard_size,
-	.init = heard_init,
-	.take_over = heard_take_over,
-	.pass = heard_pass,
-	.writes_first = heard_writes_first,
-	.arrived = heard_arrived,
-	.used = heard_used,
-	.evicted = heard_evicted,
-	.neighbour_rank = heard_neighbour_rank,
-	.rank = heard_rank,
-	.visit = heard_visit,
-	.header = heard_header,
-	.report = heard_report
-};
-
-const PgscaleSweeperPolicy *const pgscale_sweeper_policies[PGSCALE_SWEEPER_POLICIES] = {
-	&heard_policy, &heard_policy, &heard_policy
-};
 
 /* The writers, the server's hand and the backends. */
 
@@ -270,11 +252,10 @@ begin(int size)
 		s->writers[w].counts = none;
 	memset(the_memory, 1, sizeof(the_memory));
 	memset(the_pages, 1, sizeof(the_pages));
-	s->policy = PGSCALE_SWEEPER_NO_POLICY;
 	(void) queued();
 	hand = rated_ns = starved_fraction = rate = offered = found_by_hand = taken_lately = 0;
 	refilling = entered = false;
-	pgscale_sweeper_scan_settings(wants_policy);
+	pgscale_sweeper_pages_begin();
 	pgscale_sweeper_scan_init();
 	server_hand += NBuffers - server_hand % NBuffers;
 }
@@ -520,8 +501,6 @@ command(const char *name, const double *numbers)
 	COMMAND("dirty", say(yes(state_of(a) & BM_DIRTY)));
 
 	/* what is known of the page in buffer 5, and the policy */
-	COMMAND("clock", wants_policy = PGSCALE_SWEEPER_CLOCK);
-	COMMAND("history", wants_policy = PGSCALE_SWEEPER_HISTORY);
 	COMMAND("listen", listens = true);
 	COMMAND("deaf", listens = false);
 	COMMAND("see", see(a, b, c, d));
@@ -531,7 +510,7 @@ command(const char *name, const double *numbers)
 	COMMAND("torn", say(yes(read_torn())));
 	COMMAND("offered", p->followed = p->offered = p->passed = true);
 	COMMAND("on_offer", say("%d", p->followed + p->offered + p->passed));
-	COMMAND("take_over", pgscale_sweeper_policy_begin(PGSCALE_SWEEPER_CLOCK));
+	COMMAND("begin", pgscale_sweeper_pages_begin());
 	COMMAND("rank", memset(ranks + a, b, Max(a, c) - a + 1));
 
 	/* the supply */
@@ -592,7 +571,7 @@ command(const char *name, const double *numbers)
 
 /* What the policy hears, and "left", of a page whose count was expected to be the third number. */
 static const Step known[] = {
-	{"history, supply 800 0, listen"},
+	{"supply 800 0, listen"},
 	{"see 7 3 0 0", "5: 7 arrived, 3; first; 3 is left to 7", "a page that is new"},
 	{"see 7 3 3 0", "not used; 3 is left to 7", "one that was not used"},
 	{"see 7 5 3 0", "5: 7 used 2; used; 5 is left to 7", "one that was"},
@@ -606,13 +585,12 @@ static const Step known[] = {
 	"its successor is not"},
 	{"torn, -locked 5", "no", "a name is not read while it is written"},
 	{"see 12 2 1 1", "5: 12 used 1; used; 2 is left to 12", "and pages are known"},
-	{"take_over", "memory with 0 is taken over", "another policy goes on with the memory"},
-	{"see 12 2 2 0", "not used; 2 is left to 12", "and the pages"},
+	{"begin, see 12 2 2 0", "memory begins with 0; 5: 12 arrived, 2; first; 2 is left to 12", "no page is known at first"},
 };
 
 static const Step supply[] = {
 	/* unused pages are at 190 on: the first one is dirty, the second one is pinned */
-	{"clock, supply 400 5, high 4, use 190 0 199, +dirty 190, +pin 191"},
+	{"supply 400 5, high 4, use 190 0 199, +dirty 190, +pin 191"},
 	{"follow, ready, supplied", "no demand; 4; 4", "as much is on offer as is wanted"},
 	{"counts 188 199", "551000001111", "the hand shall pass others, also dirty ones"},
 	{"-pin 191, use 193 1, use 150 1, use 151 3, hand 264, follow, gone", "demand; 3+1, starved 1",
@@ -671,7 +649,7 @@ static const Step supply[] = {
 
 /* Four buffers with counts of 2, 0, 5 and 1; the hand is before them. */
 static const Step observed[] = {
-	{"clock, supply 4 0, observing, use 0 2, use 2 5, use 3 1, observe 100000, listen"},
+	{"supply 4 0, observing, use 0 2, use 2 5, use 3 1, observe 100000, listen"},
 	{"hand 1, observe 0", "", "the hand was not there yet"},
 	{"hand 1, observe 0", "0: 10000 arrived, 1", "a page is seen behind it"},
 	{"hand 3, observe 0", "1: 110001 arrived, 1; 2: 10002 arrived, 4; 3: 10003 arrived, 0; 3: visit", "the others"},
@@ -694,6 +672,7 @@ static const Step observed[] = {
 	{"supply 400 0, observing, observe 100000, hand 50, hurries 100", "no", "eight ticks for a lap are enough"},
 	{"hand 51, hurries 100, hand 3, hurries 4", "yes; yes", "a faster hand needs more ticks"},
 	{"hand 2, hurries 4", "no", "as long as it is that fast"},
+	{"listen, rest, rest, deaf", "observes: 0; yes; yes", "the policy hears once that this ends"},
 };
 
 /* What the run around a page of 400 is, at most so long */
@@ -749,7 +728,7 @@ static const Step standing_set[] = {
 /* Ticks: see tick(). */
 static const Step ticks_of_sweep[] = {
 	/* clean pages */
-	{"clock, fill 0 399 5, fill 0 2 0, fill 200 202 0, fill 210 219 1, +pin 201, sweep 400 8 12"},
+	{"fill 0 399 5, fill 0 2 0, fill 200 202 0, fill 210 219 1, +pin 201, sweep 400 8 12"},
 	{"tick", "400/394 5+0 0+0 0 5", "what nobody uses is on offer, and counts are taken down"},
 	{"tick, tick", "617/598 12+0 0+0 0 5; 617/598 12+0 0+0 0 12",
 	"it goes on up to the high watermark, and past what is ready or pinned"},
@@ -864,7 +843,7 @@ sweep_steps(PG_FUNCTION_ARGS)
 	s = pgscale_sweeper = palloc0(sizeof(PgscaleSweeper));
 	q = palloc0(sizeof(PgscaleSweeperQueues));
 	pgscale_sweeper_memory = (PgscaleSweeperMemory) {
-		.queues = q,.pages = the_pages,.policy = the_memory
+		.queues = q,.pages = the_pages,.policy = (PgscaleSweeperPolicy *) the_memory
 	};
 	pgscale_sweeper_kept_list = palloc0(sizeof(PgscaleSweeperKeptList));
 	CHECK(known);

@@ -18,7 +18,7 @@ from cluster import TREE, Place, run, say, value
 from disk import Disk
 from features import Features
 from moves import Moves
-from server import OUTPUT, POLICIES, SWEEPER, Loss, Server, preload, record, swept, wait_for, wait_sweeping
+from server import OUTPUT, SWEEPER, Loss, Server, preload, record, swept, wait_for, wait_sweeping
 
 CLIENTS = 6
 AGAIN = 0.15        # of the power cuts are followed by another one during or right after recovery
@@ -52,7 +52,6 @@ def settings(rng, durable):
         "pgscale.writeback": rng.choice(("on", "off")),
         "pgscale.writeback_cap": rng.choice(("64kB", "1MB", "-1")),
         "pgscale.sweeper_high_watermark": rng.choice((0.02, 0.1, 0.25)),
-        "pgscale.sweeper_policy": rng.choice(POLICIES),
     }
 
 

@@ -15,7 +15,7 @@ import ledger
 from churn import Churn
 from cluster import Place, run, say, value
 from ledger import TABLES
-from server import POLICIES, SWEEPER, Loss, Server, record, swept, wait_for, wait_sweeping
+from server import SWEEPER, Loss, Server, record, swept, wait_for, wait_sweeping
 
 CLIENTS = 4
 LIFE = 30.0         # seconds between two starts
@@ -27,7 +27,6 @@ CORRUPTED = ("XX001", "XX002", "58030")     # what a session is told of broken d
 SWITCHED = {
     "pgscale.sweeper": ("on", "on", "auto", "off"),
     "pgscale.sweeper_high_watermark": (0.002, 0.02, 0.1, 0.25),
-    "pgscale.sweeper_policy": POLICIES,
 }
 
 
@@ -158,7 +157,6 @@ def static(rng):
         "shared_buffers": rng.choice(("8MB", "16MB")),
         "wal_level": rng.choice(("minimal", "replica")),
         "max_wal_size": "1GB",
-        "pgscale.sweeper_policy": rng.choice(POLICIES),
     }
 
 

@@ -15,12 +15,11 @@ from cluster import TREE, Cluster, say, value
 OUTPUT = TREE / "build" / "trust"
 HERE = pathlib.Path(__file__).resolve().parent
 
-# The sweeper is always at work, with one of these policies at random.
+# The sweeper is always at work.
 SWEEPER = {
     "shared_preload_libraries": "pgscale",
     "pgscale.sweeper": "on",
 }
-POLICIES = ("clock", "history", "adaptive", "adaptive")
 
 
 class Loss(Exception):

@@ -18,7 +18,7 @@ from churn import ABSENT
 from cluster import Place, end, run, say, value
 from features import Features
 from loops import Loops
-from server import POLICIES, SWEEPER, Loss, Server, preload, record, wait_for
+from server import SWEEPER, Loss, Server, preload, record, wait_for
 
 PARTITIONS = 8
 TABLES = tuple(f"pgbench_accounts_{n + 1}" for n in range(PARTITIONS))
@@ -36,7 +36,6 @@ SETTINGS = {
     "autovacuum_naptime": "15s",
     "pgscale.sampler_nested": "on",
     "pgscale.sampler_profile_size": "1000",     # so that entries are evicted
-    "pgscale.sweeper_policy": POLICIES[-1],
     "pgscale.sweeper_writers": "2",
     "pgscale.writeback": "on",
     "pgscale.writeback_cap": "8MB",

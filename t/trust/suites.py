@@ -35,7 +35,6 @@ EVERYTHING = {
     **SWEEPER,
     "pgscale.sampler_period": "1ms",
     "pgscale.sampler_nested": "on",
-    "pgscale.sweeper_policy": "adaptive",
     "pgscale.sweeper_high_watermark": "0.2",
     "pgscale.writeback": "on",
     "pgscale.writeback_cap": "1MB",

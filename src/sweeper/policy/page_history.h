@@ -7,14 +7,14 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef PGSCALE_SWEEPER_POLICIES_PAGE_HISTORY_H
-#define PGSCALE_SWEEPER_POLICIES_PAGE_HISTORY_H
+#ifndef PGSCALE_SWEEPER_POLICY_PAGE_HISTORY_H
+#define PGSCALE_SWEEPER_POLICY_PAGE_HISTORY_H
 
 #include "postgres.h"
 
 #include <math.h>
 
-#include "sweeper/policies/policy.h"
+#include "base/shared_buffers.h"
 
 /*
  * How often a page was used: log2 of a count that halves over a half-life, as it was at
@@ -80,9 +80,23 @@ pgscale_sweeper_score_worth(const PgscaleSweeperScore *s, uint32 now, float deca
 	return idle > 0 ? Min(score, PGSCALE_SWEEPER_IDLE_LIMIT - pgscale_sweeper_rough_log2(idle)) : score;
 }
 
+/* A page that is remembered over a restart of the server. */
+typedef struct PgscaleSweeperRemembered
+{
+	uint32		page;			/* hash of its name, or one that is taken for
+								 * that */
+	float		score;			/* log2 of its count now */
+} PgscaleSweeperRemembered;
+
+/* No score is higher, or lower than this below zero. */
+#define PGSCALE_SWEEPER_SCORE_MOST	32
+
 /* The history's part of a page's tag, lowest bits; in it a page's rank. */
 #define PGSCALE_SWEEPER_TAG_BITS	5
 #define PGSCALE_SWEEPER_TAG_RANK	0x001C
+
+/* Pages that a sweep passes for each that leaves, if it has the time. */
+#define PGSCALE_SWEEPER_PASS_MOST	16
 
 /* Limits between the ranks. */
 #define PGSCALE_SWEEPER_LIMITS		PGSCALE_MAX_USAGE
@@ -115,19 +129,31 @@ extern Size pgscale_sweeper_history_size(int buffers);
 /* The memory is zeroed.  half_life: in evictions a buffer. */
 extern void pgscale_sweeper_history_init(PgscaleSweeperHistory *history, int buffers, float half_life);
 extern void pgscale_sweeper_history_half_life(PgscaleSweeperHistory *history, float half_life);
+
+/*
+ * For each page that leaves, the sweep can pass that many, PASS_MOST or less: the fewer they
+ * are, the worse is the choice.  PASS_MOST at first.
+ */
 extern void pgscale_sweeper_history_pass(PgscaleSweeperHistory *history, float pages);
 
 /* As in policy.h. */
 extern void pgscale_sweeper_history_arrived(PgscaleSweeperHistory *history, int buf, uint32 page);
 extern void pgscale_sweeper_history_used(PgscaleSweeperHistory *history, int buf);
 extern void pgscale_sweeper_history_evicted(PgscaleSweeperHistory *history, int buf, uint32 page);
-extern uint8 pgscale_sweeper_history_neighbour_rank(bool writes_short);
 extern uint8 pgscale_sweeper_history_rank(const PgscaleSweeperHistory *history, int buf);
 extern uint8 pgscale_sweeper_history_visit(PgscaleSweeperHistory *history, int buf, bool kept);
 
+/* The score of the page in the buffer. */
 extern float pgscale_sweeper_history_score(const PgscaleSweeperHistory *history, int buf);
+
+/*
+ * The next pages that have left and are remembered, at most that many, from *at on, which
+ * begins with 0: returns their number, 0 at the end.
+ */
 extern int	pgscale_sweeper_history_departed(const PgscaleSweeperHistory *history, uint32 *at,
 											 PgscaleSweeperRemembered *pages, int most);
+
+/* After init(): remembers a page as one that has left. */
 extern void pgscale_sweeper_history_remember(PgscaleSweeperHistory *history, const PgscaleSweeperRemembered *page);
 
 /* A number from 0 to n - 1, of the hash's upper bits. */
@@ -144,4 +170,4 @@ pgscale_sweeper_hash_tag(uint32 hash)
 	return Max((uint16) (hash ^ hash >> 16), 1);
 }
 
-#endif							/* PGSCALE_SWEEPER_POLICIES_PAGE_HISTORY_H */
+#endif							/* PGSCALE_SWEEPER_POLICY_PAGE_HISTORY_H */

@@ -7,13 +7,12 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef PGSCALE_SWEEPER_POLICIES_SHADOW_H
-#define PGSCALE_SWEEPER_POLICIES_SHADOW_H
+#ifndef PGSCALE_SWEEPER_POLICY_SHADOW_H
+#define PGSCALE_SWEEPER_POLICY_SHADOW_H
 
 #include "postgres.h"
 
-#include "sweeper/policies/page_history.h"
-#include "sweeper/policies/policy.h"
+#include "sweeper/policy/policy.h"
 
 /* Which of the candidates miss a reference: one bit each. */
 #define PGSCALE_SWEEPER_OUTCOMES	(1 << PGSCALE_SWEEPER_CANDIDATES)
@@ -51,4 +50,4 @@ pgscale_sweeper_shadows_groups(const PgscaleSweeperShadows *shadows)
 /* A page was used that many times.  Returns whether the shadows look at it. */
 extern bool pgscale_sweeper_shadows_use(PgscaleSweeperShadows *shadows, uint32 page, int uses);
 
-#endif							/* PGSCALE_SWEEPER_POLICIES_SHADOW_H */
+#endif							/* PGSCALE_SWEEPER_POLICY_SHADOW_H */

@@ -1,4 +1,4 @@
-# Each policy on a server under load, switched to and fro; what replacement_stats shows; and how often the sweeper ticks.
+# The policy on a server under load, on and off; what replacement_stats shows; and how often the sweeper ticks.
 # Runs on 18, too.
 use strict;
 use warnings;
@@ -11,43 +11,25 @@ max_worker_processes = 32
 checkpoint_timeout = 1h
 synchronous_commit = off
 pgscale.sweeper_writers = 2
-pgscale.sweeper_policy = history
 EOC
 my $db = session($node);
 
 sub replacement { my $columns = shift; return $db->sql("SELECT $columns FROM pgscale.replacement_stats"); }
 
-# Off: what it would begin with, and nothing else
+# Off: nothing is chosen
 my $figures = 'choice, evictions, reads_saved, switches, shadow_references, shadow_misses, chosen_misses, half_lives, shadow_sample';
-is(replacement("policy, num_nonnulls($figures), memory_bytes > 0"), 'history|0|t', 'before it was ever on, it has nothing to show');
+is(replacement("num_nonnulls($figures), memory_bytes > 0"), '0|t', 'before it was ever on, it has nothing to show');
 
-# Under a load, each works.
+# Under a load
 $db->churn_table(40000);
 $db->set('pgscale.sweeper', 'on');
 my @churning = churn($node, 4);
-
-sub works_ok
-{
-    my $policy = shift;
-    local $Test::Builder::Level = $Test::Builder::Level + 1;
-
-    $db->set('pgscale.sweeper_policy', $policy);
-    $db->poll_ok('SELECT policy FROM pgscale.replacement_stats', "policy $policy", $policy);
-    $db->sweeps_on('it supplies and writes');
-    my $consumed = $db->sql('SELECT consumed FROM pgscale.sweeper_stats');
-    return $db->poll_ok("SELECT consumed > $consumed + 100 FROM pgscale.sweeper_stats", 'and backends take what it supplies')
-      || !diag $db->sql('SELECT row_to_json(s) FROM pgscale.sweeper_stats s');
-}
-
-works_ok($_) for qw(history adaptive clock);
-$db->sql(q{SELECT pgscale.reset('sweeper')});
-$db->poll_ok('SELECT choice, chosen_misses > 0 AND chosen_misses = shadow_misses[1], (SELECT min(m) FROM unnest(shadow_misses) m) > 0
-    FROM pgscale.replacement_stats', 'the clock shows what others would miss', 'clock|t|t') or diag replacement('row_to_json(replacement_stats)');
-
-# What adaptive shows
-works_ok('adaptive');
+$db->sweeps_on('it supplies and writes');
+my $consumed = $db->sql('SELECT consumed FROM pgscale.sweeper_stats');
+$db->poll_ok("SELECT consumed > $consumed + 100 FROM pgscale.sweeper_stats", 'and backends take what it supplies')
+  or diag $db->sql('SELECT row_to_json(s) FROM pgscale.sweeper_stats s');
 $db->poll_ok('SELECT evictions > 1000, shadow_references > 1000, (SELECT min(m) FROM unnest(shadow_misses) m) > 0 FROM pgscale.replacement_stats',
-    'adaptive: pages leave, and its shadow caches see pages and miss some',
+    'pages leave, and its shadow caches see pages and miss some',
         't|t|t') or diag replacement('row_to_json(replacement_stats)');
 is(replacement(q{half_lives, cardinality(shadow_misses), (SELECT max(m) FROM unnest(shadow_misses) m) <= shadow_references,
     choice = ANY (SELECT CASE h WHEN 0 THEN 'clock' ELSE 'half-life ' || h END FROM unnest(half_lives) h), shadow_sample >= 1,
@@ -71,26 +53,16 @@ my ($sweeper) = $db->sql(q{SELECT pid FROM pg_stat_activity WHERE backend_type =
 $db->sql("SELECT pg_terminate_backend($sweeper)");
 $db->poll_ok("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pgscale sweeper' AND pid <> $sweeper",
     'it is ended, and started again', 1);
-is(replacement("policy, evictions >= $evictions"), 'adaptive|t', 'with the memory that it had');
+is(replacement("evictions >= $evictions"), 't', 'with the memory that it had');
 $db->sweeps_on('and works');
 
-# Another policy is chosen while it is off: it begins when it is on.
-$db->set('pgscale.sweeper', 'off');
-until_ok(sub { $db->sweeper_pids == 0 }, 'switched off');
-$db->set('pgscale.sweeper_policy', 'history');
-$db->poll_ok('SHOW pgscale.sweeper_policy', 'another policy is set', 'history');
-is(replacement('policy, evictions > 0'), 'adaptive|t', 'it has none of it yet, and shows what it knew');
-$db->set('pgscale.sweeper', 'on');
-$db->poll_ok('SELECT policy FROM pgscale.replacement_stats', 'it begins with that', 'history');
-
-# To and fro, whatever is under way
+# On and off, whatever is under way
 for my $round (1 .. ($ENV{PGSCALE_TEST_FULL} ? 30 : 3))
 {
-    for my $policy (qw(adaptive clock history))
-    {
-        $db->set('pgscale.sweeper_policy', $policy);
-        until_true(sub { replacement('policy') eq $policy }) or die "the policy is not $policy";
-    }
+    $db->set('pgscale.sweeper', 'off');
+    until_true(sub { $db->sweeper_pids == 0 }) or die 'it is not off';
+    $db->set('pgscale.sweeper', 'on');
+    until_true(sub { $db->sweeper_pids > 0 }) or die 'it is not on';
 }
 $db->sweeps_on('it works after all of that');
 $db->churn_end(@churning);
@@ -118,14 +90,13 @@ $reader->start('DO $$ BEGIN WHILE EXISTS (SELECT FROM churn_on) LOOP PERFORM n F
 ticks_ok(sub { $_[0] >= 0.8 }, 'under a load that only reads it does so often');
 $db->churn_end($reader);
 
-# A server that starts with adaptive
-$db->set('pgscale.sweeper_policy', 'adaptive');
+# A server that starts
 $db->quit;
 $node->restart;
 $db = session($node);
 @churning = churn($node, 4);
 $db->sweeps_on('it works');
-$db->poll_ok('SELECT evictions > 100, policy FROM pgscale.replacement_stats', 'and sees what leaves', 't|adaptive')
+$db->poll_ok('SELECT evictions > 100 FROM pgscale.replacement_stats', 'and sees what leaves')
   or diag replacement('row_to_json(replacement_stats)');
 $db->poll_ok(q{SELECT string_agg(backend_type || ': ' || n, ', ' ORDER BY backend_type COLLATE "C") FROM
     (SELECT backend_type, count(*) AS n FROM pg_stat_activity WHERE backend_type LIKE 'pgscale sweeper%' GROUP BY 1) a},

@@ -25,7 +25,7 @@
  */
 #include "postgres.h"
 
-#include "sweeper/policies/shadow.h"
+#include "sweeper/policy/shadow.h"
 
 /* Resident pages of a set, and ghosts. */
 #define WAYS			16

@@ -69,8 +69,7 @@
 #include <float.h>
 #include <math.h>
 
-#include "sweeper/policies/page_history.h"
-#include "sweeper/policies/policy.h"
+#include "sweeper/policy/page_history.h"
 
 /* Ghosts: for each buffer, and those that one page may take the place of. */
 #define GHOSTS			2
@@ -110,9 +109,6 @@ StaticAssertDecl(TAG_NO_RANK >> RANK_SHIFT > PGSCALE_MAX_USAGE, "no rank is take
 static const float parts[PGSCALE_SWEEPER_LIMITS] = {1.0f / PGSCALE_SWEEPER_PASS_MOST, 1.0f / 8, 1.0f / 4, 1.0f / 2, 3.0f / 4};
 
 #define MIDDLE			3		/* limit of the median */
-
-/* Neighbours of the victims that leave while writes are short: three quarters of the pages have these ranks. */
-#define NEIGHBOURS_SHORT	4
 
 static PgscaleSweeperScore *
 ghost_set(PgscaleSweeperHistory *history, uint32 page)
@@ -247,12 +243,6 @@ pgscale_sweeper_history_rank(const PgscaleSweeperHistory *history, int buf)
 	if ((score->tag & TAG_RANK) != TAG_NO_RANK)
 		return (score->tag & TAG_RANK) >> RANK_SHIFT;
 	return rank_of_worth(history, pgscale_sweeper_score_worth(score, history->now, history->decay));
-}
-
-uint8
-pgscale_sweeper_history_neighbour_rank(bool writes_short)
-{
-	return writes_short ? NEIGHBOURS_SHORT : 0;
 }
 
 /* Each limit moves towards its part of the pages that the hand comes to. */
