@@ -64,7 +64,7 @@ RETURNS void LANGUAGE sql AS $$
                    coalesce(array_agg(t.e), '{}'), coalesce(array_agg(t.r), '{}'), coalesce(array_agg(t.ms::real), '{}')
               FROM jsonb_to_recordset(waits::jsonb) AS t(kind text, d text, u text, a text, q bigint, t text, e text, r text, ms float8)) w
              (backend_types, datids, datnames, usenames, application_names, queryids, event_types, events, blockers, wait_ms),
-           jsonb_populate_record(NULL::pgscale_internal.archive_minute, b.counters || to_jsonb(w) || jsonb_build_object('at', at::timestamptz,
+           jsonb_populate_record(NULL::pgscale_internal.archive_minute, '{"node_id": 0, "timeline": 1, "standby": false, "pulled": false}' || b.counters || to_jsonb(w) || jsonb_build_object('at', at::timestamptz,
                'period_s', period_s, 'rounds', 1, 'node', node, 'cluster', c.system_identifier + cluster, 'database', (d.oid::int + database)::oid,
                'observed_ms', o.ms, 'active_session_ms', o.ms * active, 'idle_in_transaction_session_ms', o.ms * active / 2)) m
      WHERE d.datname = current_database()
@@ -75,7 +75,7 @@ SELECT minute('2020-03-01 10:00+00', 60, 0.5, 0, '[]', observed_s => 0.053);
 \echo '-- the sweeper''s pages are among those that the server counts for backends'
 UPDATE pgscale_internal.archive_minute SET backend_buffers = backend_buffers + sweeper_written;
 SELECT string_agg(concat_ws(' ', key, value), ', ' ORDER BY value::numeric) FROM pgscale.archive_minutes m, jsonb_each_text(to_jsonb(m)) c(key, value)
- WHERE key NOT IN ('at', 'node', 'origin');
+ WHERE key NOT IN ('at', 'node', 'origin', 'pulled', 'role', 'timeline');
 \echo '-- which may have counted them in the next minute only; what is not known of either is not known'
 UPDATE pgscale_internal.archive_minute SET backend_buffers = 46;
 SELECT backend_buffers FROM pgscale.archive_minutes;
@@ -370,26 +370,26 @@ SELECT CASE WHEN queryid BETWEEN 1 AND 77 THEN queryid END AS queryid, query, fi
 
 \echo '-- settings: the first time there is nothing to compare with; what may be a secret is hidden; what a database has set is not the server''s'
 SET work_mem = '3MB';
-SELECT pgscale_internal.archive_settings('2020-03-01 10:00+00');
+SELECT pgscale_internal.archive_settings('2020-03-01 10:00+00', pgscale_internal.archive_settings_now(), 0);
 SELECT (SELECT count(*) FROM pgscale.archive_changes WHERE at < '2021-01-01') AS changes, (SELECT value FROM pgscale_internal.archive_setting WHERE setting = 'work_mem') AS work_mem,
-       (SELECT value ~ '^[0-9a-f]{64}$' FROM pgscale_internal.archive_setting WHERE setting = 'primary_conninfo') AS hashed;
-UPDATE pgscale_internal.archive_setting SET value = CASE setting WHEN 'primary_conninfo' THEN repeat('0', 64) WHEN 'deadlock_timeout' THEN repeat('1', 64) ELSE '7' END
+       (SELECT value ~ '^[(]hidden[)] [0-9a-f]{64}$' FROM pgscale_internal.archive_setting WHERE setting = 'primary_conninfo') AS hashed;
+UPDATE pgscale_internal.archive_setting SET value = CASE setting WHEN 'primary_conninfo' THEN '(hidden) ' || repeat('0', 64) WHEN 'deadlock_timeout' THEN '(hidden) ' || repeat('1', 64) ELSE '7' END
  WHERE setting IN ('work_mem', 'primary_conninfo', 'deadlock_timeout');
 INSERT INTO pgscale_internal.archive_setting VALUES ('no.such', 'gone'), ('no.such_password', 'gone'), ('lc_messages', 'of the database');
 DELETE FROM pgscale_internal.archive_setting WHERE setting IN ('autovacuum', 'archive_command');
-SELECT pgscale_internal.archive_settings('2020-03-01 10:01+00');
-SELECT pgscale_internal.archive_settings('2020-03-01 10:02+00');
+SELECT pgscale_internal.archive_settings('2020-03-01 10:01+00', pgscale_internal.archive_settings_now(), 0);
+SELECT pgscale_internal.archive_settings('2020-03-01 10:02+00', pgscale_internal.archive_settings_now(), 0);
 SELECT * FROM pgscale.archive_changes WHERE at < '2021-01-01' ORDER BY setting;
 SELECT * FROM pgscale_internal.archive_setting WHERE setting IN ('lc_messages', 'no.such', 'work_mem', 'autovacuum', 'server_version') ORDER BY 1;
 \echo '-- another minor release changes nothing else; another major has other settings, which are no changes, and may have another default'
 INSERT INTO pgscale_internal.archive_setting VALUES ('no.such', 'gone');
 DELETE FROM pgscale_internal.archive_setting WHERE setting = 'autovacuum';
 UPDATE pgscale_internal.archive_setting SET value = current_setting('server_version_num')::integer / 10000 * 10000 + 98 WHERE setting = 'server_version_num';
-SELECT pgscale_internal.archive_settings('2020-03-01 10:03+00');
+SELECT pgscale_internal.archive_settings('2020-03-01 10:03+00', pgscale_internal.archive_settings_now(), 0);
 INSERT INTO pgscale_internal.archive_setting VALUES ('no.such', 'gone');
 DELETE FROM pgscale_internal.archive_setting WHERE setting = 'autovacuum';
 UPDATE pgscale_internal.archive_setting SET value = CASE setting WHEN 'work_mem' THEN '7' ELSE '140022' END WHERE setting IN ('work_mem', 'server_version_num');
-SELECT pgscale_internal.archive_settings('2020-03-01 10:04+00');
+SELECT pgscale_internal.archive_settings('2020-03-01 10:04+00', pgscale_internal.archive_settings_now(), 0);
 SELECT at, setting, replace(old, current_setting('server_version_num')::integer / 10000 || '0098', 'minor') AS old,
        replace(new, current_setting('server_version_num'), 'now') AS new
   FROM pgscale.archive_changes WHERE at BETWEEN '2020-03-01 10:03+00' AND '2021-01-01' ORDER BY at, setting;

@@ -94,9 +94,9 @@ CALL stand_in('sampler_stats', numbered('sampler_stats', 1));
 CALL stand_in('lock_waits', '{"pid": 1, "depth": 0, "waiters": 3}', '{"pid": 2, "waiting_pid": 2, "depth": 1, "waiters": 2, "waited_ms": 4000}',
     '{"pid": 3, "waiting_pid": 3, "depth": 2, "waiters": 0, "waited_ms": 7500}', '{"pid": 3, "waiting_pid": 4, "depth": 2, "waiters": 0, "waited_ms": 100}',
     '{"pid": 3, "waiting_pid": 4, "depth": 3, "waiters": 1, "waited_ms": 100}', '{"pid": 5, "depth": 0, "waiters": 1}');
-CALL stand_in('archive_minutes', jsonb_build_object('at', now() - interval '59 minutes', 'period_s', 60, 'rounds', 7),
-    jsonb_build_object('at', now() - interval '20 minutes', 'period_s', 120, 'rounds', 2),
-    jsonb_build_object('at', now() - interval '61 minutes', 'period_s', 60, 'rounds', 100));
+CALL stand_in('archive_minutes', jsonb_build_object('at', now() - interval '59 minutes', 'period_s', 60, 'rounds', 7, 'pulled', false),
+    jsonb_build_object('at', now() - interval '20 minutes', 'period_s', 120, 'rounds', 2, 'pulled', false),
+    jsonb_build_object('at', now() - interval '61 minutes', 'period_s', 60, 'rounds', 100, 'pulled', false));
 CALL stand_in('sweeper_stats', numbered('sweeper_stats', 1));
 CALL stand_in('buffer_usage_sample', numbered('buffer_usage_sample', 1), numbered('buffer_usage_sample', 2) - 'usage_count');
 CALL stand_in('writeback_stats', numbered('writeback_stats', 1));
@@ -135,8 +135,8 @@ CALL stand_in('scalability', '{"buckets": 4, "discarded": 5}');
 SELECT name, value FROM pgscale.metrics()
  WHERE name ~ '^pgscale_(node_lag|connections_peak|sampler_(period|lateness_seconds_sum|tick_seconds)|blockers|archive|sweeper|writeback|scalability)' ORDER BY name COLLATE "C";
 -- an archive that is not written any more is still known
-CALL stand_in('archive_minutes', jsonb_build_object('at', now() - interval '3 days', 'period_s', 3600, 'rounds', 60),
-    jsonb_build_object('at', now() - interval '61 minutes', 'period_s', 60, 'rounds', 100));
+CALL stand_in('archive_minutes', jsonb_build_object('at', now() - interval '3 days', 'period_s', 3600, 'rounds', 60, 'pulled', false),
+    jsonb_build_object('at', now() - interval '61 minutes', 'period_s', 60, 'rounds', 100, 'pulled', false));
 SELECT name, CASE name WHEN 'pgscale_archive_last_timestamp_seconds' THEN round(extract(epoch FROM now()) - value::numeric) ELSE value::numeric END AS value
   FROM pgscale.metrics('archive') ORDER BY name COLLATE "C";
 CREATE OR REPLACE FUNCTION pgscale_internal.numa_nodes(OUT node integer, OUT cpus integer, OUT cpu_list text, OUT memory_bytes bigint, OUT free_bytes bigint,

@@ -202,7 +202,7 @@ CREATE FUNCTION minute(at text, period_s float8, base float8, waits text, node t
                    coalesce(array_agg(t.e), '{}'), coalesce(array_agg(t.r), '{}'), coalesce(array_agg(t.ms::real), '{}')
               FROM jsonb_to_recordset(waits::jsonb) AS t(kind text, d text, u text, a text, q bigint, t text, e text, r text, ms float8)) w
              (backend_types, datids, datnames, usenames, application_names, queryids, event_types, events, blockers, wait_ms),
-           jsonb_populate_record(NULL::pgscale_internal.archive_minute, b.counters || to_jsonb(w) || jsonb_build_object('at', at::timestamptz,
+           jsonb_populate_record(NULL::pgscale_internal.archive_minute, '{"node_id": 0, "timeline": 1, "standby": false, "pulled": false}' || b.counters || to_jsonb(w) || jsonb_build_object('at', at::timestamptz,
                'period_s', period_s, 'rounds', 1, 'node', node, 'cluster', c.system_identifier, 'database', d.oid, 'observed_ms', period_s * 1000)) m
      WHERE d.datname = current_database()
 $$;

@@ -9,7 +9,7 @@ GRANT EXECUTE ON FUNCTION pgscale_internal.clean_line(text, integer), pgscale_in
     pgscale_internal.foreign_text(text, integer), pgscale_internal.major(), pgscale_internal.name_of(oid, boolean), pgscale_internal.three_digits(double precision),
     pgscale_internal.usl_throughput(double precision, double precision, double precision, double precision) TO PUBLIC;
 -- texts of statements: each role is shown only what pg_stat_activity or pg_stat_statements would show it
-GRANT EXECUTE ON FUNCTION pgscale_internal.past_archive(), pgscale_internal.past_queries(bigint[], boolean), pgscale_internal.query_waits_text_fits(boolean),
+GRANT EXECUTE ON FUNCTION pgscale_internal.past_archive(boolean), pgscale_internal.past_queries(bigint[], boolean), pgscale_internal.query_waits_text_fits(boolean),
     pgscale_internal.session_queries(bigint[]), pgscale_internal.short_locks(), pgscale_internal.statement_texts(),
     pgscale_internal.unidentified_statement(timestamptz, timestamptz) TO PUBLIC;
 -- figures of this database's jobs, and the pids that they wait for, for the view of jobs

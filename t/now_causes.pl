@@ -164,7 +164,7 @@ $db->sql(q{SELECT pgscale_internal.archive_partition('archive_minute', (now() - 
     INSERT INTO pgscale_internal.archive_minute
     SELECT m.*
       FROM pg_control_system() c, pg_database d, pgscale.node_identity() n, jsonb_populate_record(NULL::pgscale_internal.archive_minute,
-           (SELECT jsonb_object_agg(a.name, 0) FROM pgscale_internal.archive_counter a WHERE a.source <> 'sampler') || jsonb_build_object(
+           '{"node_id": 0, "timeline": 1, "standby": false, "pulled": false}' || (SELECT jsonb_object_agg(a.name, 0) FROM pgscale_internal.archive_counter a WHERE a.source <> 'sampler') || jsonb_build_object(
            'at', now() - interval '25 h', 'period_s', 3600, 'observed_ms', 3600000, 'rounds', 60, 'node', n.node, 'cluster', c.system_identifier,
            'database', d.oid, 'backend_types', '{client backend}'::text[], 'datids', '{7}'::oid[], 'datnames', '{shop}'::text[],
            'usenames', '{ann}'::text[], 'application_names', '{web}'::text[], 'queryids', '{1}'::bigint[], 'event_types', '{IO}'::text[],

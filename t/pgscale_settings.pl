@@ -41,7 +41,7 @@ srand $seed;
 $db->value($_) for 'ALTER SYSTEM SET pgscale.sampler = off', 'ALTER SYSTEM SET pgscale.sweeper = off', 'ALTER SYSTEM SET pgscale.writeback = off', 'SELECT pg_reload_conf()';
 until_ok(sub { $db->value(q{SELECT count(*) FROM pgscale.relocation_jobs WHERE finished_at IS NULL}) == 0 }, 'no job is open');
 until_ok(sub { $db->value('SELECT period_ms IS NULL OR period_ms = 0 FROM pgscale_internal.sampler_stats()') eq 't' }, 'the sampler is off');
-my $not = qr/\breset\(|part_settings|archive_|keep_local|keep\(|kept_relations|relocat|_latency|fleet_|os_cache_|numa_buffers|node_state
+my $not = qr/\breset\(|part_settings|archive_|keep_local|keep\(|kept_relations|relocat|_latency|fleet_|os_cache_|numa_buffers|node_state|node_minutes
     |trace_(?:waits|summary)|usl_fit\(n|change\(|report(?:_diff)?\(/x;
 my @calls = grep { !$_->{procedure} && $_->{name} !~ $not } calls_known($db);
 cmp_ok(scalar @calls, '>', 90, 'functions and views');

@@ -58,8 +58,9 @@ EOQ
 my $acting = qr/^pgscale\.(?:cancel|terminate|reset|os_cache_flush|os_cache_evict|relocate_\w+|relocation_(?:cancel|undo|plan)
     |tablespace_latency|trace_summary|trace_waits|keep|fleet_add|fleet_remove|verify)\(
     |^pgscale_internal\.(?:relocation_(?:write_rate|costs|obstacle|describe_index)|fleet_validate)\(/x;
-my $hidden = qr/^pgscale_internal\.(?:archive_(?:change|counter|query|setting)|relocation_job|tuning_change)$/;
-my $inner = qr/archive_\w*\(|keep_local|published|require_library/;
+my $hidden = qr/^pgscale_internal\.(?:archive_(?:change|pull|query|setting)|relocation_job|tuning_change)$/;
+# but for what a node answers with
+my $inner = qr/archive_(?!(?:counters|io|longest|node_ids|settings_now|sources)\()\w*\(|keep_local|published|require_library/;
 # What this machine may not have
 my $numa = $db->sql(q{SELECT state IN ('idle', 'working') FROM pgscale.health WHERE feature = 'numa'}) eq 't';
 

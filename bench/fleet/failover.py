@@ -27,14 +27,14 @@ RECORDS = {"rounds": ()}
 FLEET = "SELECT state, role FROM pgscale.fleet ORDER BY 1, 2"
 # rows of both nodes in the order of time, with what is between each and the one before
 OVERLAPS = """
-    SELECT count(*) FROM (SELECT at, lag(at + make_interval(secs => period_s)) OVER (ORDER BY at) AS ended FROM pgscale.archive_minutes) m
+    SELECT count(*) FROM (SELECT at, lag(at + make_interval(secs => period_s)) OVER (ORDER BY at) AS ended FROM pgscale.archive_minutes WHERE NOT pulled) m
      WHERE at < ended - interval '0.001 s'"""
 SLEPT = """
     SELECT coalesce(sum(wait_ms), 0) FROM pgscale.top_waits(to_timestamp(%s), to_timestamp(%s), by => 'event', top => 100)
      WHERE event_type = 'Timeout' AND event = 'PgSleep'"""
 MOST = """
     SELECT max(slept) FROM (SELECT sum(wait_ms) / (1000 * min(period_s)) AS slept FROM pgscale.archive_waits
-                             WHERE event = 'PgSleep' GROUP BY at) m"""
+                             WHERE event = 'PgSleep' AND NOT pulled GROUP BY at) m"""
 
 
 class Clients:
@@ -87,7 +87,7 @@ class Clients:
 def rows(connection):
     """Each row of the archive: node, start and end."""
     return [(node, float(at), float(ended)) for node, at, ended in run(
-        connection, "SELECT node, extract(epoch FROM at), extract(epoch FROM at) + period_s FROM pgscale.archive_minutes ORDER BY at")]
+        connection, "SELECT node, extract(epoch FROM at), extract(epoch FROM at) + period_s FROM pgscale.archive_minutes WHERE NOT pulled ORDER BY at")]
 
 
 def compared(connection, clients, since, until):

@@ -116,12 +116,22 @@ tell_broken(PgscaleHealth *health, const char *reason, const char *action)
 static void
 tell_rounds(PgscaleHealth *health, const PgscaleArchiveState *state)
 {
-	if (state->error.sqlstate != 0)
-		tell_broken(health, psprintf("the latest round failed: %s", error_text(&state->error, state->error.message)), action_about(&state->error));
-	else if (state->upkeep.sqlstate != 0)
+	const PgscaleArchiveError *row = &state->errors[PGSCALE_ARCHIVE_ROW];
+	const PgscaleArchiveError *upkeep = &state->errors[PGSCALE_ARCHIVE_UPKEEP];
+	const PgscaleArchiveError *pull = &state->errors[PGSCALE_ARCHIVE_PULL];
+
+	if (row->sqlstate != 0)
+		tell_broken(health, psprintf("the latest round failed: %s", error_text(row, row->message)), action_about(row));
+	else if (upkeep->sqlstate != 0)
 		tell_broken(health, psprintf("rows are written, but partitions are not made, rolled up or dropped: %s",
-									 error_text(&state->upkeep, state->upkeep.message)),
-					action_about(&state->upkeep));
+									 error_text(upkeep, upkeep->message)),
+					action_about(upkeep));
+	else if (pull->sqlstate == ERRCODE_CONNECTION_FAILURE)
+		tell_broken(health, psprintf("its own rows are written, but not those of all nodes: %s", error_text(pull, pull->message)),
+					"see pgscale.archive_nodes; a node that answers again brings what its memory has, up to an hour");
+	else if (pull->sqlstate != 0 && pull->sqlstate != ERRCODE_WARNING)
+		tell_broken(health, psprintf("its own rows are written, but not those of other nodes: %s", error_text(pull, pull->message)),
+					action_about(pull));
 	else if (state->written_at == 0)
 	{
 		health->state = PGSCALE_HEALTH_STARTING;
@@ -130,7 +140,8 @@ tell_rounds(PgscaleHealth *health, const PgscaleArchiveState *state)
 	else
 	{
 		health->state = PGSCALE_HEALTH_WORKING;
-		health->reason = "a row is written each period";
+		health->reason = pull->sqlstate == ERRCODE_WARNING ?
+			psprintf("a row is written each period; of other nodes: %s", error_text(pull, pull->message)) : "a row is written each period";
 	}
 }
 
@@ -184,7 +195,8 @@ archive_health(PgscaleHealth *health)
 
 /* What a row is made of. */
 static const char *const asks[] = {
-	"pgscale_internal.connections_peak", "pgscale.node_identity", "pgscale.relocation_jobs",
+	"pgscale_internal.connections_peak", "pgscale_internal.fleet_ask", "pgscale.node_identity", "pgscale_internal.node_key",
+	"pgscale_internal.past_coverage", "pgscale.past_waits", "pgscale.relocation_jobs",
 	"pgscale_internal.past_queries", "pgscale_internal.sampler_stats", "pgscale_internal.sweeper_stats",
 	"pgscale_internal.wait_history", "pgscale_internal.wait_profile", "pgscale_internal.writeback_stats", NULL
 };

@@ -1,4 +1,4 @@
--- The tables of the archive, and the views that show them; archive_minutes is in counters.sql.
+-- The tables of the archive, and the views that show them; archive_minutes is in counters.sql, the other nodes are in pull.sql.
 
 -- A row for each minute (later: each hour), with its waits in arrays of equal length: compressed, they take a tenth of the space
 -- of one row for each wait. The worker creates a partition for each day (UTC), as a member of the extension, so pg_dump leaves it
@@ -10,6 +10,11 @@ CREATE TABLE pgscale_internal.archive_minute (
     node text,
     cluster bigint NOT NULL,
     database oid NOT NULL,
+    -- which data directory the row is about, its role then, and whether it was asked for the row by the node that writes
+    node_id bigint NOT NULL DEFAULT 0,
+    timeline integer NOT NULL DEFAULT 1,
+    standby boolean NOT NULL DEFAULT false,
+    pulled boolean NOT NULL DEFAULT false,
     backend_types text[] NOT NULL,
     datids oid[] NOT NULL,
     datnames text[] NOT NULL,
@@ -20,10 +25,10 @@ CREATE TABLE pgscale_internal.archive_minute (
     events text[] NOT NULL,
     blockers text[] NOT NULL,
     wait_ms real[] NOT NULL,
-    PRIMARY KEY (at))
+    PRIMARY KEY (at, node_id))
 PARTITION BY RANGE (at);
 COMMENT ON TABLE pgscale_internal.archive_minute IS
-'one row for each minute of the archive, later for each hour; see archive_minutes and archive_waits';
+'one row for each node and minute of the archive, later for each hour; see archive_minutes and archive_waits';
 GRANT SELECT ON pgscale_internal.archive_minute TO pg_monitor;
 
 CREATE TABLE pgscale_internal.archive_query (
@@ -36,23 +41,55 @@ CREATE TABLE pgscale_internal.archive_query (
 PARTITION BY RANGE (day);
 COMMENT ON TABLE pgscale_internal.archive_query IS 'texts of the queries with waits in the archive, for each day; see archive_queries';
 
+-- node_id: 0 for the server that writes the archive, whichever that is.
 CREATE TABLE pgscale_internal.archive_change (
     at timestamptz NOT NULL,
     setting text NOT NULL,
     old text,
     new text,
-    PRIMARY KEY (at, setting));
+    node_id bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (at, setting, node_id));
 COMMENT ON TABLE pgscale_internal.archive_change IS 'settings that were found changed; see archive_changes';
 
 -- The settings at the latest check; of hidden ones a hash.
 CREATE TABLE pgscale_internal.archive_setting (
-    setting text PRIMARY KEY,
-    value text);
+    setting text NOT NULL,
+    value text,
+    node_id bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (setting, node_id));
 COMMENT ON TABLE pgscale_internal.archive_setting IS 'values of the settings when the archive last read them, those that are hidden as a hash';
+
+-- name: in fleet_add(); NULL for the server that writes. known_until: by its clock, which is clock_s ahead. counters: of its latest answer.
+-- missing: the queries whose texts it is asked for next.
+CREATE TABLE pgscale_internal.archive_node (
+    node_id bigint PRIMARY KEY,
+    node text NOT NULL,
+    name text,
+    standby boolean NOT NULL,
+    timeline integer NOT NULL,
+    seen_at timestamptz NOT NULL,
+    known_until timestamptz,
+    clock_s double precision NOT NULL DEFAULT 0,
+    counters jsonb,
+    missing bigint[],
+    at timestamptz,
+    active_sessions double precision,
+    lag_s double precision,
+    event text);
+GRANT SELECT (node_id, node) ON pgscale_internal.archive_node TO pg_monitor;
+COMMENT ON TABLE pgscale_internal.archive_node IS 'the nodes of the archive: what each answered last; see archive_nodes';
+
+CREATE TABLE pgscale_internal.archive_pull (
+    name text PRIMARY KEY,
+    state text NOT NULL,
+    error text,
+    since timestamptz NOT NULL,
+    node_id bigint);
+COMMENT ON TABLE pgscale_internal.archive_pull IS 'how each node of the fleet answered the archive last, and since when so; see archive_nodes';
 
 CREATE VIEW pgscale.archive_waits AS
     SELECT m.at, m.period_s, w.backend_type, w.datid, w.datname::name AS datname, w.usename::name AS usename,
-           w.application_name, w.queryid, w.event_type, w.event, w.blocker, w.wait_ms::double precision AS wait_ms
+           w.application_name, w.queryid, w.event_type, w.event, w.blocker, w.wait_ms::double precision AS wait_ms, m.node, m.pulled
       FROM pgscale_internal.archive_minute m,
            unnest(m.backend_types, m.datids, m.datnames, m.usenames, m.application_names, m.queryids,
                   m.event_types, m.events, m.blockers, m.wait_ms)
@@ -74,6 +111,8 @@ COMMENT ON COLUMN pgscale.archive_waits.event_type IS
 COMMENT ON COLUMN pgscale.archive_waits.event IS 'name of the wait event as in pg_stat_activity, or CPU; other for the rest';
 COMMENT ON COLUMN pgscale.archive_waits.blocker IS 'of a lock wait: process ID and application of the root blocker; NULL if unknown';
 COMMENT ON COLUMN pgscale.archive_waits.wait_ms IS 'time of waiting within that period, in milliseconds';
+COMMENT ON COLUMN pgscale.archive_waits.node IS 'server of the row';
+COMMENT ON COLUMN pgscale.archive_waits.pulled IS 'whether another server wrote the row, which asked that one; false for the history of the primary';
 
 CREATE VIEW pgscale.archive_queries AS
     SELECT queryid, pgscale_internal.clean_statement(max(query)) AS query, min(first_seen) AS first_seen, max(last_seen) AS last_seen
@@ -88,7 +127,7 @@ COMMENT ON COLUMN pgscale.archive_queries.first_seen IS 'when it was first among
 COMMENT ON COLUMN pgscale.archive_queries.last_seen IS 'when it was last among the longest waits, accurate to an hour';
 
 CREATE VIEW pgscale.archive_changes AS
-    SELECT at, setting, old, new FROM pgscale_internal.archive_change;
+    SELECT c.at, c.setting, c.old, c.new, n.node FROM pgscale_internal.archive_change c LEFT JOIN pgscale_internal.archive_node n USING (node_id);
 COMMENT ON VIEW pgscale.archive_changes IS
 'changes of settings and of server_version_num; values that may hold a password are hidden; at a new major version settings that only one of the two has are left out';
 GRANT SELECT ON pgscale.archive_changes TO pg_monitor;
@@ -98,3 +137,4 @@ COMMENT ON COLUMN pgscale.archive_changes.old IS
 'value before, in the unit of pg_settings; (hidden) if it may hold a password; NULL if the setting did not exist';
 COMMENT ON COLUMN pgscale.archive_changes.new IS
 'value after, in the unit of pg_settings; (hidden) if it may hold a password; NULL if the setting does not exist';
+COMMENT ON COLUMN pgscale.archive_changes.node IS 'another node that was asked; NULL for the server that wrote the archive then';

@@ -58,13 +58,14 @@ CREATE VIEW pgscale_internal.archive_counter AS
         ('writeback_requested_bytes', 'writeback', 'requested_bytes', 'bytes that the kernel was asked to write back'),
         ('relocations', 'relocation', 'ended', 'relocation jobs of this database that have ended'),
         ('sessions', 'moment', 'sessions', 'client backends at the end of the minute; of an hour: the maximum'),
-        ('standby_lag_s', 'moment', 'lag_s', 'time that the standby furthest behind must still replay, at the end of the minute; of an hour: the maximum'),
-        ('standby_lag_bytes', 'moment', 'lag_bytes', 'WAL that the standby furthest behind must still replay, at the end of the minute; of an hour: the maximum'),
+        ('standby_lag_s', 'moment', 'lag_s', 'time that the standby furthest behind must still replay, of a standby''s row this one, at the end of the minute; of an hour: the maximum'),
+        ('standby_lag_bytes', 'moment', 'lag_bytes', 'WAL that the standby furthest behind must still replay, of a standby''s row this one, of what it has received, at the end of the minute; of an hour: the maximum'),
         ('connections_peak', 'moment', 'connections_peak', 'most connections in use at a time, to the second; of an hour: the maximum; NULL if the sampler was off'),
         ('observed_ms', 'sampler', 'observed_ms', NULL),
         ('active_session_ms', 'sampler', 'active_ms', NULL),
         ('idle_in_transaction_session_ms', 'sampler', 'session_ms', NULL)) AS c(name, source, key, meaning);
 COMMENT ON VIEW pgscale_internal.archive_counter IS 'the counters that the archive keeps, and where a round finds them';
+GRANT SELECT ON pgscale_internal.archive_counter TO pg_monitor;
 
 DO $do$
 DECLARE
@@ -78,7 +79,8 @@ CREATE VIEW pgscale.archive_minutes AS
     SELECT at, period_s, rounds, node, active_session_ms::double precision / nullif(observed_ms, 0) AS active_sessions,
            idle_in_transaction_session_ms::double precision / nullif(observed_ms, 0) AS idle_in_transaction_sessions,
            observed_ms::double precision AS observed_ms, %s,
-           pgscale_internal.row_origin(cluster, database) AS origin
+           CASE WHEN NOT pulled THEN pgscale_internal.row_origin(cluster, database) END AS origin, pulled,
+           CASE WHEN standby THEN 'standby' ELSE 'primary' END AS role, timeline
       FROM pgscale_internal.archive_minute$view$,
                            -- the server counts the sweeper's pages among those of backends, up to a second later
                            string_agg(format('(%s)::%s AS %I', CASE c.name WHEN 'backend_buffers'
@@ -102,7 +104,10 @@ COMMENT ON COLUMN pgscale.archive_minutes.active_sessions IS
 COMMENT ON COLUMN pgscale.archive_minutes.idle_in_transaction_sessions IS
 'average of client backends that were idle in a transaction, over the observed time; NULL if the sampler was off';
 COMMENT ON COLUMN pgscale.archive_minutes.observed_ms IS 'time that the sampler observed, in milliseconds; 0 if it was off';
-COMMENT ON COLUMN pgscale.archive_minutes.origin IS 'another server or another database, if the row came with a copy; NULL if it was written here';
+COMMENT ON COLUMN pgscale.archive_minutes.origin IS 'another server or another database, if the row came with a copy; NULL if it was written or asked for here';
+COMMENT ON COLUMN pgscale.archive_minutes.pulled IS 'whether another server wrote the row, which asked that one; false for the history of the primary';
+COMMENT ON COLUMN pgscale.archive_minutes.role IS 'what it was then: primary or standby';
+COMMENT ON COLUMN pgscale.archive_minutes.timeline IS 'its timeline then: higher after each promotion';
 
 -- Pages, because from 18 on the server counts operations, which may have several pages, and their bytes; without WAL, except where
 -- WAL is named.  16 has the view first.
@@ -138,6 +143,7 @@ END
 $$;
 COMMENT ON FUNCTION pgscale_internal.archive_io() IS
 'the server''s counts of input and output by relations and WAL; an empty object before PostgreSQL 16';
+GRANT EXECUTE ON FUNCTION pgscale_internal.archive_io() TO pg_monitor;
 
 -- An object for each source, with stats_reset where it can be reset.  Majors have the counts in different views, which are taken as
 -- JSON, with the keys of the newest one.
@@ -179,15 +185,19 @@ BEGIN
                                               'stats_reset', w.stats_reset) FROM pgscale_internal.sweeper_stats() w),
         'writeback', (SELECT to_jsonb(w) FROM pgscale_internal.writeback_stats() w),
         'relocation', (SELECT jsonb_build_object('ended', count(*)) FROM pgscale.relocation_jobs j WHERE j.finished_at IS NOT NULL),
-        'moment', (SELECT jsonb_build_object('lag_s', max(extract(epoch FROM r.replay_lag)),
-                                             'lag_bytes', max(pg_wal_lsn_diff(pg_current_wal_lsn(), r.replay_lsn)),
-                                             'sessions', (SELECT count(*) FROM pg_stat_activity a WHERE a.backend_type = 'client backend'))
-                     FROM pg_stat_replication r JOIN pg_stat_activity a USING (pid) WHERE a.datid IS NULL),
+        'moment', jsonb_build_object('sessions', (SELECT count(*) FROM pg_stat_activity a WHERE a.backend_type = 'client backend'))
+                  || CASE WHEN pg_is_in_recovery()
+                          THEN (SELECT jsonb_build_object('lag_s', i.lag_s, 'lag_bytes', greatest(pg_wal_lsn_diff(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()), 0))
+                                  FROM pgscale.node_identity() i)
+                          ELSE (SELECT jsonb_build_object('lag_s', max(extract(epoch FROM r.replay_lag)),
+                                                          'lag_bytes', max(pg_wal_lsn_diff(pg_current_wal_lsn(), r.replay_lsn)))
+                                  FROM pg_stat_replication r JOIN pg_stat_activity a USING (pid) WHERE a.datid IS NULL) END,
         'sampler', sampler);
 END
 $$;
 COMMENT ON FUNCTION pgscale_internal.archive_sources() IS
 'the server''s counts by source and key, as archive_counter names them, with the time of each reset; for the archive''s worker';
+GRANT EXECUTE ON FUNCTION pgscale_internal.archive_sources() TO pg_monitor;
 
 -- A marker is a hash of the start of the count; NULL: a gauge.
 CREATE FUNCTION pgscale_internal.archive_counters(OUT name text, OUT source text, OUT value double precision, OUT marker bigint)
@@ -201,6 +211,7 @@ AS $$
       FROM pgscale_internal.archive_counter c, now n
 $$;
 COMMENT ON FUNCTION pgscale_internal.archive_counters() IS 'the server''s counters as the archive names them, with a hash of the reset time of each';
+GRANT EXECUTE ON FUNCTION pgscale_internal.archive_counters() TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.archive_counter_growth("values" double precision[], markers bigint[])
 RETURNS double precision[]

@@ -65,7 +65,7 @@ $$;
 COMMENT ON FUNCTION pgscale_internal.archive_partition(text, date) IS
 'creates the partition of a day if it is missing; raises an error if it has a trigger or a rule that is not pgscale''s, or an owner that is not a superuser; for the archive''s worker';
 
--- The rows of a partition of minutes, each with the number of its stretch: rows without a gap, within an hour.
+-- The rows of a partition of minutes, each with the number of its stretch: rows of a node without a gap, within an hour.
 CREATE FUNCTION pgscale_internal.archive_stretches(minutes text, OUT stretch bigint, OUT minute pgscale_internal.archive_minute)
 RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -73,51 +73,17 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     RETURN QUERY EXECUTE format($q$
-        SELECT sum(CASE WHEN j.joined THEN 0 ELSE 1 END) OVER (ORDER BY j.at), j.minute
-          FROM (SELECT m.at, m::pgscale_internal.archive_minute AS minute,
+        SELECT sum(CASE WHEN j.joined THEN 0 ELSE 1 END) OVER (ORDER BY j.node_id, j.at), j.minute
+          FROM (SELECT m.at, m.node_id, m::pgscale_internal.archive_minute AS minute,
                        coalesce(m.at - lag(m.at + make_interval(secs => m.period_s)) OVER o < interval '2 s'
                            AND date_trunc('hour', m.at, 'UTC') = date_trunc('hour', lag(m.at) OVER o, 'UTC')
                            AND m.node IS NOT DISTINCT FROM lag(m.node) OVER o AND m.cluster = lag(m.cluster) OVER o
-                           AND m.database = lag(m.database) OVER o, false) AS joined
-                  FROM pgscale_internal.%I m WINDOW o AS (ORDER BY m.at)) j$q$, minutes);
+                           AND m.database = lag(m.database) OVER o AND m.timeline = lag(m.timeline) OVER o
+                           AND m.standby = lag(m.standby) OVER o AND m.pulled = lag(m.pulled) OVER o, false) AS joined
+                  FROM pgscale_internal.%I m WINDOW o AS (PARTITION BY m.node_id ORDER BY m.at)) j$q$, minutes);
 END
 $$;
 COMMENT ON FUNCTION pgscale_internal.archive_stretches(text) IS 'minutes of a partition, in stretches that become an hour; for the archive''s worker';
-
-CREATE FUNCTION pgscale_internal.archive_hour_waits(
-    minutes text, top integer,
-    OUT stretch bigint, OUT backend_types text[], OUT datids oid[], OUT datnames text[], OUT usenames text[],
-    OUT application_names text[], OUT queryids bigint[], OUT event_types text[], OUT events text[], OUT blockers text[],
-    OUT wait_ms real[])
-RETURNS SETOF record
-LANGUAGE sql VOLATILE PARALLEL UNSAFE
-SET search_path = pg_catalog, pg_temp
-AS $$
-    WITH waits AS (
-        SELECT s.stretch, w.backend_type, w.datid, w.datname, w.usename, w.application_name, w.queryid, w.event_type,
-               w.event, w.blocker, sum(w.ms::double precision) AS ms,
-               w.backend_type = 'other' AND w.event_type = 'other' AS rest
-          FROM pgscale_internal.archive_stretches(minutes) s,
-               unnest((s.minute).backend_types, (s.minute).datids, (s.minute).datnames, (s.minute).usenames,
-                      (s.minute).application_names, (s.minute).queryids, (s.minute).event_types, (s.minute).events,
-                      (s.minute).blockers, (s.minute).wait_ms)
-               AS w(backend_type, datid, datname, usename, application_name, queryid, event_type, event, blocker, ms)
-         GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10),
-    ranked AS (SELECT w.*, row_number() OVER (PARTITION BY w.stretch ORDER BY w.rest, w.ms DESC) AS place FROM waits w)
-    SELECT k.stretch, array_agg(k.backend_type), array_agg(k.datid), array_agg(k.datname), array_agg(k.usename),
-           array_agg(k.application_name), array_agg(k.queryid), array_agg(k.event_type), array_agg(k.event),
-           array_agg(k.blocker), array_agg(k.ms::real)
-      FROM (SELECT r.stretch, r.backend_type, r.datid, r.datname, r.usename, r.application_name, r.queryid,
-                   r.event_type, r.event, r.blocker, r.ms
-              FROM ranked r WHERE r.place <= top AND NOT r.rest
-             UNION ALL
-            SELECT r.stretch, 'other', NULL, NULL, NULL, NULL, NULL, 'other', 'other', NULL, sum(r.ms)
-              FROM ranked r WHERE r.place > top OR r.rest GROUP BY r.stretch
-             ORDER BY stretch, event_type, event, backend_type, datname, usename, application_name, queryid) k
-     GROUP BY k.stretch
-$$;
-COMMENT ON FUNCTION pgscale_internal.archive_hour_waits(text, integer) IS
-'the longest waits of each stretch of minutes, and the rest, as a row has them; for the archive''s worker';
 
 -- Rolls minutes up to hours.
 CREATE FUNCTION pgscale_internal.archive_roll_up(minutes text)
@@ -135,21 +101,30 @@ BEGIN
     END IF;
     PERFORM pgscale_internal.archive_create(hours, minutes, 'a day (UTC) of archive_minute, by hours'::text);
     EXECUTE (SELECT format($q$
-        INSERT INTO pgscale_internal.%1$I (at, period_s, rounds, node, cluster, database, backend_types, datids, datnames, usenames,
+        INSERT INTO pgscale_internal.%1$I (at, period_s, rounds, node, cluster, database, node_id, timeline, standby, pulled, backend_types, datids, datnames, usenames,
                                            application_names, queryids, event_types, events, blockers, wait_ms, %2$s)
-        SELECT h.at, h.period_s, h.rounds, h.node, h.cluster, h.database,
+        SELECT h.at, h.period_s, h.rounds, h.node, h.cluster, h.database, h.node_id, h.timeline, h.standby, h.pulled,
                coalesce(w.backend_types, '{}'), coalesce(w.datids, '{}'), coalesce(w.datnames, '{}'), coalesce(w.usenames, '{}'),
                coalesce(w.application_names, '{}'), coalesce(w.queryids, '{}'), coalesce(w.event_types, '{}'),
                coalesce(w.events, '{}'), coalesce(w.blockers, '{}'), coalesce(w.wait_ms, '{}'), %2$s
           FROM (SELECT m.stretch, min(m.at) AS at,
                        extract(epoch FROM max(m.at + make_interval(secs => m.period_s)) - min(m.at))::double precision AS period_s,
                        sum(m.rounds)::integer AS rounds,
-                       min(m.node) AS node, min(m.cluster) AS cluster, min(m.database) AS database, %3$s
+                       min(m.node) AS node, min(m.cluster) AS cluster, min(m.database) AS database, min(m.node_id) AS node_id,
+                       min(m.timeline) AS timeline, bool_and(m.standby) AS standby, bool_and(m.pulled) AS pulled, %3$s
                   FROM (SELECT s.stretch, (s.minute).* FROM pgscale_internal.archive_stretches($1) s) m GROUP BY m.stretch) h
-          LEFT JOIN pgscale_internal.archive_hour_waits($1, $2) w USING (stretch)$q$, hours,
+          LEFT JOIN pgscale_internal.archive_longest($w$
+                SELECT s.stretch AS part, w.backend_type, w.datid, w.datname, w.usename, w.application_name, w.queryid, w.event_type,
+                       w.event, w.blocker, sum(w.ms::double precision) AS ms
+                  FROM pgscale_internal.archive_stretches(%4$L) s,
+                       unnest((s.minute).backend_types, (s.minute).datids, (s.minute).datnames, (s.minute).usenames,
+                              (s.minute).application_names, (s.minute).queryids, (s.minute).event_types, (s.minute).events,
+                              (s.minute).blockers, (s.minute).wait_ms)
+                       AS w(backend_type, datid, datname, usename, application_name, queryid, event_type, event, blocker, ms)
+                 GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10$w$, $2) w ON w.part = h.stretch$q$, hours,
                             string_agg(quote_ident(c.name), ', ' ORDER BY c.n),
                             string_agg(format('%s(m.%I) AS %2$I', CASE c.source WHEN 'moment' THEN 'max' ELSE 'sum' END, c.name),
-                                       ', ' ORDER BY c.n))
+                                       ', ' ORDER BY c.n), minutes)
                FROM pgscale_internal.archive_counter c) USING minutes, current_setting('pgscale.archive_top')::integer;
     PERFORM pgscale_internal.archive_drop(minutes);
     EXECUTE format('ALTER TABLE pgscale_internal.archive_minute ATTACH PARTITION pgscale_internal.%I %s', hours, bound);
@@ -210,6 +185,8 @@ BEGIN
     IF old.days > retention THEN
         PERFORM pgscale_internal.archive_drop(old.name);
         DELETE FROM pgscale_internal.archive_change c WHERE c.at < today - retention;
+        DELETE FROM pgscale_internal.archive_node n WHERE n.seen_at < today - retention;
+        DELETE FROM pgscale_internal.archive_setting s WHERE s.node_id <> 0 AND s.node_id NOT IN (SELECT n.node_id FROM pgscale_internal.archive_node n);
         RETURN 'dropped';
     END IF;
     PERFORM pgscale_internal.archive_roll_up(old.name);

@@ -3,14 +3,14 @@
  * round.c
  *	  A round of the archive: a process that connects, writes one row, and ends.
  *
- * It runs two transactions.  The first writes the row and creates the day's partitions
+ * It runs three transactions.  The first writes the row and creates the day's partitions
  * if they are missing.  The second does the upkeep, one partition at a time: it creates
  * tomorrow's partitions, drops the expired ones and rolls up the old ones.  Upkeep
  * needs stronger locks and may fail without harm to the row.  It never queues for a
  * lock, because all readers of the archive would wait behind it; the next round tries
- * again.
+ * again.  The third asks the other nodes, which may take fleet_timeout.
  *
- * The work itself is SQL, in round.sql, counters.sql and partitions.sql; two of those
+ * The work itself is SQL, in round.sql, counters.sql and partitions.sql; some of those
  * functions are called from here, by OID.  They run as the tables' owner, a superuser.
  * So the tables must belong to the extension and must not have triggers or rules of
  * other roles: they are locked first and then checked.
@@ -51,10 +51,14 @@
 #include "archive/round_launcher.h"
 #include "base/extension_function.h"
 #include "base/extension_table.h"
+#include "base/timer.h"
 #include "base/worker.h"
 
 /* How long a lock of others may hinder upkeep until that is an error. */
 #define HINDERED_MIN	30
+
+/* A node knows all of a minute two seconds after its end; and that its clock is a little behind. */
+#define PULL_AFTER_MS	2500
 
 PGDLLEXPORT void pgscale_archive_round_main(Datum arg);
 
@@ -71,6 +75,8 @@ static const PgscaleExtensionTable tables[] = {
 	{"archive_query", "archive"},
 	{"archive_change", "archive"},
 	{"archive_setting", "archive"},
+	{"archive_node", "archive"},
+	{"archive_pull", "archive"},
 };
 
 static const PgscaleWorkerSetting round_settings[] = {
@@ -210,7 +216,51 @@ find_culprit(const char *context, char *function, size_t size)
 }
 
 static void
-note_error(bool upkeep, const ErrorData *data)
+pull_nodes(void)
+{
+	const Oid	types[] = {FLOAT8OID};
+	const Oid	of_answers[] = {BOOLOID};
+	const Datum answered = BoolGetDatum(true);
+	Datum		values[1];
+	PgscaleArchiveError error = {.encoding = GetDatabaseEncoding()};
+	const int64 period_us = pgscale_timer_period_ms(PGSCALE_ARCHIVE_PERIOD_MS) * INT64CONST(1000);
+	const int64 begin_us = GetCurrentTimestamp() / period_us * period_us;
+	const char *wrong;
+
+	if (pgscale_extension_own_text("archive_asks", 0, NULL, NULL) != NULL)
+	{
+		int64		left_ms;
+
+		PopActiveSnapshot();
+		InvalidateCatalogSnapshot();
+		while ((left_ms = PULL_AFTER_MS - (GetCurrentTimestamp() - begin_us) / 1000) > 0)
+		{
+			pgscale_worker_wait(Min(left_ms, PULL_AFTER_MS));
+			CHECK_FOR_INTERRUPTS();
+		}
+		PushActiveSnapshot(GetTransactionSnapshot());
+	}
+	take_tables();
+	values[0] = Float8GetDatum(period_us / 1e6);
+	wrong = pgscale_extension_own_text("archive_pull", lengthof(types), types, values);
+	error.sqlstate = wrong ? ERRCODE_CONNECTION_FAILURE : ERRCODE_WARNING;
+	if (!wrong)
+		wrong = pgscale_extension_own_text("archive_remarks", lengthof(of_answers), of_answers, &answered);
+	if (wrong)
+		strlcpy(error.message, wrong, pg_mbcliplen(wrong, strlen(wrong), sizeof(error.message) - 1) + 1);
+	else
+		error.sqlstate = 0;
+	leave_tables();
+	PopActiveSnapshot();
+	CommitTransactionCommand();
+	if (pgscale_archive_note(PGSCALE_ARCHIVE_PULL, &error) && error.sqlstate != 0)
+		ereport(LOG,
+				(errcode(error.sqlstate),
+				 errmsg("pgscale archive: %s", error.message)));
+}
+
+static void
+note_error(PgscaleArchiveStep step, const ErrorData *data)
 {
 	const char *message = data->message ? data->message : "unknown error";
 	PgscaleArchiveError error;
@@ -219,7 +269,7 @@ note_error(bool upkeep, const ErrorData *data)
 	error.sqlstate = data->sqlerrcode;
 	error.encoding = GetDatabaseEncoding();
 	strlcpy(error.message, message, pg_mbcliplen(message, strlen(message), sizeof(error.message) - 1) + 1);
-	if (pgscale_archive_note(upkeep, &error))
+	if (pgscale_archive_note(step, &error))
 		ereport(LOG,
 				(errcode(data->sqlerrcode),
 				 errmsg("pgscale archive: %s", message),
@@ -229,7 +279,7 @@ note_error(bool upkeep, const ErrorData *data)
 }
 
 static bool
-round_try(void (*action) (void), bool upkeep)
+round_try(void (*action) (void), PgscaleArchiveStep step)
 {
 	volatile bool ok = false;
 
@@ -255,11 +305,11 @@ round_try(void (*action) (void), bool upkeep)
 		FlushErrorState();
 		AbortCurrentTransaction();
 		MemoryContextSwitchTo(round_context);
-		note_error(upkeep, data);
+		note_error(step, data);
 	}
 	PG_END_TRY();
-	if (ok && (upkeep || !only_began))
-		(void) pgscale_archive_note(upkeep, NULL);
+	if (ok && step != PGSCALE_ARCHIVE_PULL && (step != PGSCALE_ARCHIVE_ROW || !only_began))
+		(void) pgscale_archive_note(step, NULL);
 	return ok;
 }
 
@@ -278,8 +328,11 @@ pgscale_archive_round_main(Datum arg)
 
 	round_context = AllocSetContextCreate(TopMemoryContext, "pgscale archive round", ALLOCSET_DEFAULT_SIZES);
 	pgstat_report_activity(STATE_RUNNING, "pgscale archive round");
-	if (round_try(write_row, false))
-		(void) round_try(keep_up, true);
+	if (round_try(write_row, PGSCALE_ARCHIVE_ROW))
+	{
+		(void) round_try(keep_up, PGSCALE_ARCHIVE_UPKEEP);
+		(void) round_try(pull_nodes, PGSCALE_ARCHIVE_PULL);
+	}
 	pgstat_report_activity(STATE_IDLE, NULL);
 	proc_exit(0);
 }

@@ -262,10 +262,10 @@ pgscale_archive_hindered(bool hindered)
 }
 
 bool
-pgscale_archive_note(bool upkeep, const PgscaleArchiveError *error)
+pgscale_archive_note(PgscaleArchiveStep step, const PgscaleArchiveError *error)
 {
 	static const PgscaleArchiveError none = {0};
-	PgscaleArchiveError *noted = upkeep ? &shared->state.upkeep : &shared->state.error;
+	PgscaleArchiveError *noted = &shared->state.errors[step];
 	bool		another;
 
 	if (!error)
@@ -352,7 +352,7 @@ round_lost(const char *message)
 	PgscaleArchiveError error = {.sqlstate = ERRCODE_ADMIN_SHUTDOWN};
 
 	strlcpy(error.message, message, sizeof(error.message));
-	if (pgscale_archive_note(false, &error))
+	if (pgscale_archive_note(PGSCALE_ARCHIVE_ROW, &error))
 		ereport(LOG,
 				(errcode(error.sqlstate),
 				 errmsg("pgscale archive: %s", error.message)));
@@ -438,8 +438,8 @@ launcher_look(void)
 	if (!launcher_wanted())
 	{
 		baseline->taken_ns = 0;
-		(void) pgscale_archive_note(false, NULL);
-		(void) pgscale_archive_note(true, NULL);
+		for (int step = 0; step < PGSCALE_ARCHIVE_STEPS; step++)
+			(void) pgscale_archive_note(step, NULL);
 		archive_launcher_alive(PGSCALE_ARCHIVE_OFF);
 		proc_exit(0);
 	}

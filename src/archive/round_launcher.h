@@ -42,6 +42,16 @@ typedef struct PgscaleArchiveError
 													 * it; "": none */
 } PgscaleArchiveError;
 
+/* The steps of a round, in order. */
+typedef enum PgscaleArchiveStep
+{
+	PGSCALE_ARCHIVE_ROW,
+	PGSCALE_ARCHIVE_UPKEEP,		/* makes, drops and rolls up partitions */
+	PGSCALE_ARCHIVE_PULL		/* asks other nodes */
+} PgscaleArchiveStep;
+
+#define PGSCALE_ARCHIVE_STEPS	(PGSCALE_ARCHIVE_PULL + 1)
+
 typedef struct PgscaleArchiveState
 {
 	int			launcher_pid;	/* 0: none */
@@ -51,9 +61,7 @@ typedef struct PgscaleArchiveState
 	PgscaleArchiveObstacle obstacle;
 	uint64		rounds;			/* that wrote a row */
 	TimestampTz written_at;		/* the end of the latest row, 0: none */
-	PgscaleArchiveError error;	/* of the latest round */
-	PgscaleArchiveError upkeep; /* of the latest making, dropping and rolling
-								 * up of partitions */
+	PgscaleArchiveError errors[PGSCALE_ARCHIVE_STEPS];	/* of the latest time */
 } PgscaleArchiveState;
 
 extern const PgscaleArea pgscale_archive_area;
@@ -73,7 +81,7 @@ extern TimestampTz pgscale_archive_hindered(bool hindered);
  * Notes an error (or none, NULL) of a round or of its upkeep.  Returns true if it is
  * another one than before, and so is to be logged.
  */
-extern bool pgscale_archive_note(bool upkeep, const PgscaleArchiveError *error);
+extern bool pgscale_archive_note(PgscaleArchiveStep step, const PgscaleArchiveError *error);
 
 /*
  * The baseline: what waits and counters were when the latest row ended.  Only a

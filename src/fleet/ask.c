@@ -119,11 +119,13 @@ typedef struct Question
 {
 	const char *name;
 	const char *function;
+	bool		by_worker;		/* of its own accord */
 } Question;
 
 static const Question questions[] = {
 	{"node_state", "pgscale_internal.node_state"},
 	{"node_advice", "pgscale_internal.node_advice"},
+	{"node_minutes", "pgscale_internal.node_minutes", true},
 	{"health", "pgscale_internal.health"},
 	{"top_waits", "pgscale.top_waits"},
 };
@@ -543,6 +545,23 @@ convert_answer(void *arg)
 		conversion->tuples = lappend(conversion->tuples, form_row(conversion->talk, conversion->desc, lfirst(cell)));
 }
 
+/* A worker must not lend its rights to whoever may add a node, and asks only those that it may connect to. */
+static List *
+without_others(List *nodes)
+{
+	List	   *left = NIL;
+	ListCell   *cell;
+
+	foreach(cell, nodes)
+	{
+		PgscaleFleetNode *node = lfirst(cell);
+
+		if (node->of_superuser && !node->trouble)
+			left = lappend(left, node);
+	}
+	return left;
+}
+
 /*
  * pgscale_internal.fleet_ask(question, arguments): what an object of pgscale says on each
  * node, in the columns of the call's column list, of which the first three are
@@ -555,6 +574,7 @@ pgscale_fleet_ask(PG_FUNCTION_ARGS)
 	char	   *question = text_to_cstring(PG_GETARG_TEXT_PP(0));
 	StringInfoData statement;
 	TupleDesc	desc;
+	List	   *nodes;
 	Datum	   *arguments;
 	bool	   *nulls;
 	int			narguments;
@@ -576,7 +596,7 @@ pgscale_fleet_ask(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("nodes do not answer \"%s\"", question),
-				 errhint("Ask for node_state, node_advice, health or top_waits.")));
+				 errhint("Ask for node_state, node_advice, node_minutes, health or top_waits.")));
 
 	initStringInfo(&statement);
 	for (int i = OWN_COLUMNS; i < desc->natts; i++)
@@ -589,7 +609,10 @@ pgscale_fleet_ask(PG_FUNCTION_ARGS)
 						 nulls[i] ? "NULL" : quote_literal_cstr(TextDatumGetCString(arguments[i])));
 	appendStringInfoChar(&statement, ')');
 
-	query_nodes(&round, pgscale_fleet_nodes(NULL), statement.data, desc->natts - OWN_COLUMNS);
+	nodes = pgscale_fleet_nodes(NULL);
+	if (questions[number].by_worker)
+		nodes = without_others(nodes);
+	query_nodes(&round, nodes, statement.data, desc->natts - OWN_COLUMNS);
 	for (int i = 0; i < round.ntalks; i++)
 	{
 		Talk	   *talk = &round.talks[i];

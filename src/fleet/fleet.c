@@ -31,6 +31,7 @@
 #include "fleet/fleet.h"
 
 PG_FUNCTION_INFO_V1(pgscale_node_identity);
+PG_FUNCTION_INFO_V1(pgscale_node_key);
 PG_FUNCTION_INFO_V1(pgscale_node_manager);
 
 int			pgscale_fleet_timeout = 5000;
@@ -70,6 +71,22 @@ pgscale_node_identity(PG_FUNCTION_ARGS)
 	pgscale_row_int8(&row, GetSystemIdentifier());
 	pgscale_row_text(&row, RecoveryInProgress() ? "standby" : "primary");
 	pgscale_row_float8(&row, RecoveryInProgress() && standby_lag(&lag_s) ? lag_s : NAN);
+	return pgscale_row_result(&row, fcinfo);
+}
+
+/* pgscale_internal.node_key(): this data directory, and the timeline of the WAL that it writes or replays. */
+Datum
+pgscale_node_key(PG_FUNCTION_ARGS)
+{
+	PgscaleRow	row = {0};
+	TimeLineID	timeline;
+
+	if (RecoveryInProgress())
+		(void) GetXLogReplayRecPtr(&timeline);
+	else
+		timeline = GetWALInsertionTimeLine();
+	pgscale_row_int8(&row, pgscale_node_id());
+	pgscale_row_int4(&row, timeline);
 	return pgscale_row_result(&row, fcinfo);
 }
 

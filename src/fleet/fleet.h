@@ -28,6 +28,7 @@ typedef struct PgscaleFleetNode
 	const char *trouble;		/* why the user cannot connect to it, or NULL */
 	const char **keywords;		/* as PQconnectStartParams() takes them */
 	const char **values;
+	bool		of_superuser;
 	bool		needs_password; /* other proofs of its identity do not count */
 	int			connect_ms;		/* for connecting only; 0: no limit */
 } PgscaleFleetNode;

@@ -13,6 +13,13 @@ lag_s: age of the last replayed transaction, in seconds; 0 for a streaming stand
 'NULL on a primary, and before the first replay';
 GRANT EXECUTE ON FUNCTION pgscale.node_identity() TO pg_monitor;
 
+CREATE FUNCTION pgscale_internal.node_key(OUT node_id bigint, OUT timeline integer)
+AS 'MODULE_PATHNAME', 'pgscale_node_key'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pgscale_internal.node_key() IS
+'which data directory this is, whatever its role, name and address; and its timeline';
+GRANT EXECUTE ON FUNCTION pgscale_internal.node_key() TO pg_monitor;
+
 CREATE FUNCTION pgscale_internal.node_manager() RETURNS text
 AS 'MODULE_PATHNAME', 'pgscale_node_manager'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;

@@ -120,6 +120,7 @@ read_node(Oid serverid)
 	ListCell   *cell;
 
 	node->name = server->servername;
+	node->of_superuser = superuser_arg(server->owner);
 	if (!pgscale_may_use_server(serverid))
 	{
 		node->trouble = psprintf("permission denied for foreign server %s; GRANT USAGE ON FOREIGN SERVER gives it", node->name);

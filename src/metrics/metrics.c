@@ -17,7 +17,7 @@
 #include "metrics/metrics.h"
 
 static const char *const asks[] = {
-	"pgscale.archive_minutes", "pgscale_internal.buffer_usage_sample", "pgscale_internal.connections",
+	"pgscale.archive_minutes", "pgscale.archive_nodes", "pgscale_internal.buffer_usage_sample", "pgscale_internal.connections",
 	"pgscale_internal.connections_ages", "pgscale_internal.connections_by_application", "pgscale.diagnosis",
 	"pgscale_internal.health", "pgscale_internal.lock_waits", "pgscale.node_identity", "pgscale_internal.now_rules",
 	"pgscale_internal.numa_nodes", "pgscale.relocation_jobs", "pgscale_internal.sampler_stats",

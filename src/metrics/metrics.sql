@@ -135,14 +135,25 @@ SELECT m.*
   -- an hour has at most 60 rows, and to plan for each partition once is half the work
   FROM (SELECT max(extract(epoch FROM m.at) + m.period_s) AS last,
                coalesce(sum(m.rounds) FILTER (WHERE m.at > now() - interval '1 hour'), 0) AS rounds
-          FROM (SELECT a.at, a.period_s, a.rounds FROM pgscale.archive_minutes a ORDER BY a.at DESC LIMIT 61) m
+          FROM (SELECT a.at, a.period_s, a.rounds FROM pgscale.archive_minutes a WHERE NOT a.pulled ORDER BY a.at DESC LIMIT 61) m
         HAVING count(*) > 0) a
   CROSS JOIN LATERAL (VALUES
     ('pgscale_archive_last_timestamp_seconds', 'gauge', 'End of the latest minute of the archive in this database, in Unix time; absent if it has none.', '{}'::jsonb, a.last::float8),
     ('pgscale_archive_rounds', 'gauge', 'Minutes of the last hour that the archive in this database has; 60 if none is missing.', '{}', a.rounds)
   ) m(name, type, help, labels, value)
+ UNION ALL
+SELECT m.*
+  FROM (SELECT * FROM pgscale.archive_nodes n
+         WHERE n.state <> 'gone' AND (SELECT count(*) > 1 FROM pgscale.archive_nodes x WHERE x.state <> 'gone')) n
+  CROSS JOIN LATERAL (VALUES
+    ('pgscale_archive_node_up', 'gauge', 'Whether the node answered the archive in this database last.', jsonb_build_object('node', n.node), (n.state = 'ok')::integer::float8),
+    ('pgscale_archive_node_last_timestamp_seconds', 'gauge', 'Start of the latest minute of the node in the archive in this database, in Unix time.', jsonb_build_object('node', n.node), extract(epoch FROM n.at)::float8),
+    ('pgscale_archive_node_active_sessions', 'gauge', 'Average of active sessions of the node in that minute.', jsonb_build_object('node', n.node), n.active_sessions),
+    ('pgscale_archive_node_lag_seconds', 'gauge', 'How far replay of the node was behind at the end of that minute; of a primary, its standby furthest behind.', jsonb_build_object('node', n.node), n.lag_s)
+  ) m(name, type, help, labels, value)
+ WHERE m.value IS NOT NULL
 $$;
-COMMENT ON FUNCTION pgscale_internal.metrics_archive() IS 'part of metrics: the latest minutes of the archive';
+COMMENT ON FUNCTION pgscale_internal.metrics_archive() IS 'part of metrics: the latest minutes of the archive, of its nodes, too';
 GRANT EXECUTE ON FUNCTION pgscale_internal.metrics_archive() TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.metrics_sweeper() RETURNS SETOF pgscale_internal.metric

@@ -228,7 +228,7 @@ pgscale_now_disk(PG_FUNCTION_ARGS)
 
 /* The evidence, and the cures. */
 static const char *const asks[] = {
-	"pgscale.activity", "pgscale.blockers", "pgscale_internal.blockers", "pgscale.cancel", "pgscale.health",
+	"pgscale.activity", "pgscale.archive_nodes", "pgscale.blockers", "pgscale_internal.blockers", "pgscale.cancel", "pgscale.health",
 	"pgscale.revert", "pgscale.set", "pgscale.tablespace_latency", "pgscale.terminate", "pgscale.top_waits",
 	"pgscale_internal.tuning_journal", "pgscale_internal.tuning_max_wal_size", "pgscale_internal.wait_history", NULL
 };

@@ -193,6 +193,27 @@ $$;
 COMMENT ON FUNCTION pgscale_internal.now_part_machine(jsonb) IS 'part of the view now: disks and CPUs';
 GRANT EXECUTE ON FUNCTION pgscale_internal.now_part_machine(jsonb) TO pg_monitor;
 
+-- The worst nodes of the archive, a line each, in the database that has it.
+CREATE FUNCTION pgscale_internal.now_part_nodes()
+RETURNS SETOF text
+LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF has_table_privilege('pgscale.archive_nodes', 'SELECT') THEN
+        RETURN QUERY
+            SELECT format('node %s: %s', pgscale_internal.clean_line(n.node, 40), concat_ws(', ', CASE WHEN n.state <> 'ok' THEN n.state END,
+                          n.role, CASE WHEN n.role = 'standby' THEN round(n.lag_s) || ' s behind' END,
+                          round(n.active_sessions::numeric, 1) || ' active' || coalesce(', most in ' || pgscale_internal.clean_line(n.event, 40), ''),
+                          'minute of ' || to_char(n.at, 'HH24:MI')))
+              FROM pgscale.archive_nodes n
+             WHERE n.state <> 'gone' AND (SELECT count(*) > 1 FROM pgscale.archive_nodes x WHERE x.state <> 'gone') LIMIT 5;
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION pgscale_internal.now_part_nodes() IS 'part of the view now: the nodes of the archive, the worst first';
+GRANT EXECUTE ON FUNCTION pgscale_internal.now_part_nodes() TO pg_monitor;
+
 CREATE FUNCTION pgscale_internal.now_lines(seen jsonb)
 RETURNS SETOF text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 36
@@ -208,9 +229,10 @@ BEGIN
         SELECT pgscale_internal.foreign_text(left(l.line, 118), pg_char_to_encoding(getdatabaseencoding()))
           FROM (SELECT 1 AS part, d.* FROM pgscale_internal.now_part_diagnosis(seen) WITH ORDINALITY d(line, n)
                 UNION ALL SELECT 2, d.* FROM pgscale_internal.now_part_changes() WITH ORDINALITY d(line, n)
-                UNION ALL SELECT 3, d.* FROM pgscale_internal.now_part_load(seen) WITH ORDINALITY d(line, n)
-                UNION ALL SELECT 4, d.* FROM pgscale_internal.now_part_sessions(seen) WITH ORDINALITY d(line, n)
-                UNION ALL SELECT 5, d.* FROM pgscale_internal.now_part_machine(seen) WITH ORDINALITY d(line, n)) l
+                UNION ALL SELECT 3, d.* FROM pgscale_internal.now_part_nodes() WITH ORDINALITY d(line, n)
+                UNION ALL SELECT 4, d.* FROM pgscale_internal.now_part_load(seen) WITH ORDINALITY d(line, n)
+                UNION ALL SELECT 5, d.* FROM pgscale_internal.now_part_sessions(seen) WITH ORDINALITY d(line, n)
+                UNION ALL SELECT 6, d.* FROM pgscale_internal.now_part_machine(seen) WITH ORDINALITY d(line, n)) l
          ORDER BY l.part, l.n LIMIT 36;
 END
 $$;

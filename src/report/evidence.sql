@@ -21,17 +21,17 @@ BEGIN
              FROM pgscale_internal.tuning_journal() j
              LEFT JOIN pg_settings s ON s.name = j.setting
             WHERE NOT pgscale_internal.is_secret(j.setting, concat(j.old_value, ' ', j.new_value))$q$,
-        $q$SELECT c.at, 'setting', format('%s: %s to %s', c.setting, coalesce(left(pgscale_internal.setting_text(c.old, s.unit), 40), '(not set)'),
+        $q$SELECT c.at, 'setting', format('%s%s: %s to %s', c.node || ': ', c.setting, coalesce(left(pgscale_internal.setting_text(c.old, s.unit), 40), '(not set)'),
                                           coalesce(left(pgscale_internal.setting_text(c.new, s.unit), 40), '(not set)'))
              FROM pgscale.archive_changes c
              LEFT JOIN pg_settings s ON s.name = c.setting
             WHERE c.at BETWEEN $1 AND $2 AND NOT pg_is_in_recovery() AND NOT pgscale_internal.is_secret(c.setting, concat(c.old, ' ', c.new))$q$,
         $q$SELECT m.at, 'checkpoint', format('%s checkpoints in %s s', m.checkpoints_timed + m.checkpoints_requested, round(m.period_s))
              FROM pgscale.archive_minutes m
-            WHERE m.at BETWEEN $1 AND $2 AND NOT pg_is_in_recovery() AND m.checkpoints_timed + m.checkpoints_requested > 0$q$,
+            WHERE m.at BETWEEN $1 AND $2 AND NOT m.pulled AND NOT pg_is_in_recovery() AND m.checkpoints_timed + m.checkpoints_requested > 0$q$,
         $q$SELECT m.at, 'node', format('%s took over from %s', m.node, m.before)
              FROM (SELECT m.at, m.node, lag(m.node) OVER (ORDER BY m.at) AS before
-                     FROM pgscale.archive_minutes m WHERE m.at BETWEEN $1 AND $2) m
+                     FROM pgscale.archive_minutes m WHERE m.at BETWEEN $1 AND $2 AND NOT m.pulled) m
             WHERE m.node <> m.before$q$]
     LOOP
         BEGIN

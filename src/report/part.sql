@@ -136,7 +136,7 @@ BEGIN
       INTO item
       FROM (SELECT a.*, extract(epoch FROM least(a.at + a.period_s * interval '1 s', until) - greatest(a.at, since))::float8 / a.period_s AS part
               FROM pgscale.archive_minutes a
-             WHERE a.at > since - interval '1 day' AND a.at < until AND a.period_s > 0) m
+             WHERE a.at > since - interval '1 day' AND a.at < until AND a.period_s > 0 AND NOT a.pulled) m
      WHERE m.part > 0;
     IF item.s IS NULL THEN
         RETURN pgscale_internal.report_paragraph(format, 'The archive of this database has no rows of the period.', 'missing'::text);
@@ -626,6 +626,8 @@ BEGIN
         RETURN pgscale_internal.report_part_summary(since, until, format);
     WHEN 'activity' THEN
         RETURN pgscale_internal.report_activity(since, until, NULL, format);
+    WHEN 'nodes' THEN
+        RETURN pgscale_internal.report_part_nodes(since, until, format);
     WHEN 'load' THEN
         RETURN pgscale_internal.report_part_load(since, until, format);
     WHEN 'periods' THEN

@@ -109,9 +109,13 @@ AS $$
 DECLARE
     two CONSTANT boolean := since2 IS NOT NULL OR until2 IS NOT NULL;
     name CONSTANT text := CASE WHEN two THEN 'pgscale report of two periods: ' ELSE 'pgscale report: ' END || pgscale_internal.report_node();
+    several boolean := false;
     body text;
     item record;
 BEGIN
+    IF has_table_privilege('pgscale.archive_nodes', 'SELECT') THEN
+        several := (SELECT count(*) > 1 FROM pgscale.archive_nodes n WHERE n.state <> 'gone');
+    END IF;
     SELECT p.since, p.until INTO since, until FROM pgscale_internal.report_period(since, until) p;
     PERFORM pgscale_internal.past_keep(since, until);
     IF two THEN
@@ -125,6 +129,7 @@ BEGIN
             (false, 'period', 'Period', NULL),
             (false, 'summary', 'Summary', NULL),
             (false, 'activity', 'Active sessions', 'Average number, on CPU or waiting, by class of wait event.'),
+            (false, 'nodes', 'Nodes', 'From the archive. Over time: active sessions, from 0 to 9, the most of any node.'),
             (false, 'waits', 'Top waits', 'Sessions: average number. Share: fraction of database time, in which sessions were active or blocked others.'),
             (false, 'queries', 'Top queries', NULL),
             (false, 'sessions', 'Applications, users and databases', NULL),
@@ -145,7 +150,7 @@ BEGIN
             (true, 'differences', 'Differences', 'In average active sessions, largest first.'),
             (true, 'changes', 'Changes', 'Restarts and changed settings, from the start of the earlier period to the end of the later one.'))
                p (of_two, part, title, about)
-         WHERE p.of_two = two
+         WHERE p.of_two = two AND (several OR p.part <> 'nodes')
     LOOP
         body := body || pgscale_internal.report_section(item.part, item.title, item.about, since, until, since2, until2, format);
     END LOOP;

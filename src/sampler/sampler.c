@@ -500,8 +500,11 @@ sampler_health(PgscaleHealth *health)
 	}
 }
 
+static const char *const asks[] = {"pgscale_internal.archive_node_ids", NULL};
+
 const PgscaleModule pgscale_sampler_module = {
 	.name = "sampler",
+	.asks = asks,
 	.define_gucs = sampler_define_gucs,
 	.areas = sampler_areas,
 	.shmem_startup = sampler_shmem_startup,

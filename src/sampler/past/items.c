@@ -326,6 +326,7 @@ Datum
 pgscale_past_items(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	const char *node = pgscale_sampler_past_node(fcinfo, 5);
 	ItemsQuery	query = {0};
 	PgscaleSamplerPastRange period;
 	PastItem  **items;
@@ -343,10 +344,10 @@ pgscale_past_items(PG_FUNCTION_ARGS)
 	top = PG_GETARG_INT32(3);
 	query.of_one_query = !PG_ARGISNULL(4);
 	query.queryid = query.of_one_query ? PG_GETARG_INT64(4) : 0;
-	period = pgscale_sampler_past_period(fcinfo);
+	period = pgscale_sampler_past_period(fcinfo, node);
 	InitMaterializedSRF(fcinfo, 0);
 
-	query.past = pgscale_sampler_past_sums(&period, by_parts[query.by]);
+	query.past = pgscale_sampler_past_sums(&period, by_parts[query.by], node);
 	query.other = pgscale_sampler_past_number(query.past->texts, kinds[ITEM_OTHER]);
 	query.idle = pgscale_sampler_past_number(query.past->texts, PGSCALE_WAIT_IDLE_NAME);
 	items = sum_by_item(&query, &n, &database_ms);

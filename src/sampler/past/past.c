@@ -32,6 +32,7 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "base/node_name.h"
 #include "base/pg_compat.h"
 #include "base/preload.h"
 #include "base/row_builder.h"
@@ -169,7 +170,7 @@ pgscale_sampler_past_is_session(const char *backend_type)
 }
 
 PgscaleSamplerPastRange
-pgscale_sampler_past_period(FunctionCallInfo fcinfo)
+pgscale_sampler_past_period(FunctionCallInfo fcinfo, const char *node)
 {
 	const bool	has_since = !PG_ARGISNULL(0);
 	const bool	has_until = !PG_ARGISNULL(1);
@@ -191,7 +192,7 @@ pgscale_sampler_past_period(FunctionCallInfo fcinfo)
 	{
 		const TimestampTz history = pgscale_sampler_past_memory_begin();
 		const TimestampTz timeline = pgscale_sampler_past_timeline_begin();
-		const TimestampTz archive = pgscale_sampler_past_archive_begin();
+		const TimestampTz archive = pgscale_sampler_past_archive_begin(node != NULL);
 
 		period.begin = Min(Min(history, timeline), archive);
 		period.begin = Min(Max(period.begin, EARLIEST), period.end);
@@ -381,9 +382,21 @@ pgscale_sampler_past_add_wait(PgscaleSamplerPast *past, const PgscaleSamplerPast
 	sum->ms = (found ? sum->ms : 0) + ms;
 }
 
-/* What of the period the archive has, and from memory what it does not have. */
+const char *
+pgscale_sampler_past_node(FunctionCallInfo fcinfo, int argument)
+{
+	return PG_NARGS() <= argument || PG_ARGISNULL(argument) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(argument));
+}
+
+bool
+pgscale_sampler_past_remembers(const char *node)
+{
+	return node == NULL || node[0] == '\0' || strcmp(node, pgscale_node_name()) == 0;
+}
+
+/* What of the period the archive has, and of this server from memory what it does not have. */
 static PgscaleSamplerPast *
-read_period(const PgscaleSamplerPastRange *period, uint32 parts, int64 row_us, WaitRows *rows)
+read_period(const PgscaleSamplerPastRange *period, uint32 parts, int64 row_us, const char *node, WaitRows *rows)
 {
 	PgscaleSamplerPast *past = pgscale_sampler_past_create(parts, row_us, NULL);
 	PgscaleSamplerPastRange *archived;
@@ -392,14 +405,16 @@ read_period(const PgscaleSamplerPastRange *period, uint32 parts, int64 row_us, W
 
 	pgscale_preload_require();
 	past->rows = rows;
-	pgscale_sampler_past_read_archive(period, past);
+	if (node == NULL || node[0] != '\0')
+		pgscale_sampler_past_read_archive(period, node, past);
 	past->rows = NULL;
 
 	archived = MemoryContextAllocHuge(CurrentMemoryContext, Max(past->nspans, 1) * sizeof(PgscaleSamplerPastRange));
 	for (int64 i = 0; i < past->nspans; i++)
 		archived[i] = past->spans[i].range;
 	left = pgscale_sampler_past_subtract(period, archived, past->nspans, &nleft);
-	pgscale_sampler_past_read_memory(left, nleft, past);
+	if (pgscale_sampler_past_remembers(node))
+		pgscale_sampler_past_read_memory(left, nleft, past);
 	pfree(left);
 	pfree(archived);
 
@@ -428,6 +443,7 @@ pgscale_past_waits(PG_FUNCTION_ARGS)
 {
 	const double resolution_s = PG_ARGISNULL(2) ? 0 : PG_GETARG_FLOAT8(2);
 	WaitRows	rows = {.result = (ReturnSetInfo *) fcinfo->resultinfo};
+	const char *node;
 	PgscaleSamplerPastRange period;
 	PgscaleSamplerPast *past;
 
@@ -437,11 +453,13 @@ pgscale_past_waits(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("resolution must be 0, or from %g s to %g s", RESOLUTION_MIN_S, RESOLUTION_MAX_S),
 				 errhint("With 0 there is a row for each sample.")));
-	period = pgscale_sampler_past_period(fcinfo);
+	node = pgscale_sampler_past_node(fcinfo, 3);
+	period = pgscale_sampler_past_period(fcinfo, node);
 	InitMaterializedSRF(fcinfo, 0);
 	rows.row = AllocSetContextCreate(CurrentMemoryContext, "pgscale past wait", ALLOCSET_SMALL_SIZES);
 	past = read_period(&period, PGSCALE_PAST_ALL & ~PGSCALE_PAST_CLASSES,
-					   resolution_s == 0 ? PGSCALE_PAST_SAMPLES : (int64) (resolution_s * USECS_PER_SEC), &rows);
+					   resolution_s == 0 ? PGSCALE_PAST_SAMPLES : (int64) (resolution_s * USECS_PER_SEC),
+					   node, &rows);
 	past->rows = &rows;
 	for (int64 i = 0; i < past->nsums; i++)
 		put_waited(past, &past->sums[i].key, past->sums[i].ms);
@@ -459,22 +477,22 @@ find_kept(const PgscaleSamplerPastRange *period)
 }
 
 const PgscaleSamplerPast *
-pgscale_sampler_past_sums(const PgscaleSamplerPastRange *period, uint32 parts)
+pgscale_sampler_past_sums(const PgscaleSamplerPastRange *period, uint32 parts, const char *node)
 {
-	Kept	   *of = find_kept(period);
+	Kept	   *of = node ? NULL : find_kept(period);
 	MemoryContext context;
 	MemoryContext old;
 	PgscaleSamplerPast *past;
 
 	if (!of)
-		return read_period(period, parts, PGSCALE_PAST_WHOLE, NULL);
+		return read_period(period, parts, PGSCALE_PAST_WHOLE, node, NULL);
 	if (of->past)
 		return of->past;
 
 	/* after an error in the midst it is as if it had not been read */
 	context = AllocSetContextCreate(CurrentMemoryContext, "pgscale past", ALLOCSET_DEFAULT_SIZES);
 	old = MemoryContextSwitchTo(context);
-	past = read_period(period, PGSCALE_PAST_ALL, PGSCALE_PAST_WHOLE, NULL);
+	past = read_period(period, PGSCALE_PAST_ALL, PGSCALE_PAST_WHOLE, NULL, NULL);
 	MemoryContextSwitchTo(old);
 	/* a policy on the archive's table may have forgotten or read it meanwhile */
 	of = find_kept(period);
@@ -566,14 +584,15 @@ Datum
 pgscale_past_coverage(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	const char *node = pgscale_sampler_past_node(fcinfo, 2);
 	const PgscaleSamplerPast *past;
 	PgscaleSamplerPastRange period;
 	PgscaleSamplerPastSpan *spans;
 	int64		nspans;
 
-	period = pgscale_sampler_past_period(fcinfo);
+	period = pgscale_sampler_past_period(fcinfo, node);
 	InitMaterializedSRF(fcinfo, 0);
-	past = pgscale_sampler_past_sums(&period, 0);
+	past = pgscale_sampler_past_sums(&period, 0, node);
 	spans = join_spans(past, &nspans);
 	for (int64 i = 0; i < nspans; i++)
 	{

@@ -149,8 +149,15 @@ typedef struct PgscaleSamplerPast
 
 /* past.c: a period, from the archive and from memory, so that no time counts twice. */
 
-/* At least these parts, in the current memory context, or what past_keep() has of the period. */
-extern const PgscaleSamplerPast *pgscale_sampler_past_sums(const PgscaleSamplerPastRange *period, uint32 parts);
+/*
+ * At least these parts, in the current memory context, or what past_keep() has of the period.  node: of
+ * the server of that name, of which the archive has rows; NULL: of this one; "": what this one's memory has.
+ */
+extern const PgscaleSamplerPast *pgscale_sampler_past_sums(const PgscaleSamplerPastRange *period, uint32 parts, const char *node);
+
+/* The argument node of a function, or NULL; and is that this server, whose memory counts? */
+extern const char *pgscale_sampler_past_node(FunctionCallInfo fcinfo, int argument);
+extern bool pgscale_sampler_past_remembers(const char *node);
 
 /* Without any time yet, in the current memory context; texts may be another one's, or NULL. */
 extern PgscaleSamplerPast *pgscale_sampler_past_create(uint32 parts, int64 row_us, PgscaleSamplerPastTexts *texts);
@@ -167,7 +174,7 @@ extern void pgscale_sampler_past_add_class(PgscaleSamplerPast *past, const Pgsca
  * The period that the first two arguments of a function are, since and until: with their
  * defaults, without the future and what was before all that is known.
  */
-extern PgscaleSamplerPastRange pgscale_sampler_past_period(FunctionCallInfo fcinfo);
+extern PgscaleSamplerPastRange pgscale_sampler_past_period(FunctionCallInfo fcinfo, const char *node);
 
 /* What is left of a period without these ranges, in order.  Sorts them. */
 extern PgscaleSamplerPastRange *pgscale_sampler_past_subtract(const PgscaleSamplerPastRange *period,
@@ -191,11 +198,11 @@ extern void pgscale_sampler_past_read_memory(const PgscaleSamplerPastRange *rang
 extern TimestampTz pgscale_sampler_past_memory_begin(void);
 
 /*
- * past_archive.c: the rows of the archive, as far as they lie in the period, in any order;
+ * past_archive.c: the rows of a node, or if that is NULL of the history of the primary, as far as they lie in the period, in any order;
  * and the begin of its oldest row, or DT_NOEND.
  */
-extern void pgscale_sampler_past_read_archive(const PgscaleSamplerPastRange *period, PgscaleSamplerPast *past);
-extern TimestampTz pgscale_sampler_past_archive_begin(void);
+extern void pgscale_sampler_past_read_archive(const PgscaleSamplerPastRange *period, const char *node, PgscaleSamplerPast *past);
+extern TimestampTz pgscale_sampler_past_archive_begin(bool of_node);
 
 /*
  * What the timeline has of these ranges: time by minute and place, as if all of each

@@ -1,10 +1,10 @@
 -- The past, from the history in memory and from the archive. Waits are times in milliseconds. They are divided by the known time,
 -- so that a gap does not look like an idle server.
 --
--- A standby's archive is a copy of its primary's. So a standby uses only its history: what this server did.
+-- A standby's archive is a copy of its primary's. So a standby uses only its history, what this server did, unless it is asked for a node.
 
 -- The tables of the archive that may be read here.
-CREATE FUNCTION pgscale_internal.past_archive(OUT minutes regclass, OUT queries regclass)
+CREATE FUNCTION pgscale_internal.past_archive(of_node boolean DEFAULT false, OUT minutes regclass, OUT queries regclass)
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -15,35 +15,36 @@ AS $$
            AND d.classid = 'pg_class'::regclass AND d.deptype = 'e'
       JOIN pg_class c ON c.oid = d.objid
      WHERE e.extname = 'pgscale' AND c.relname IN ('archive_minute', 'archive_queries')
-       AND c.relkind IN ('p', 'v') AND NOT pg_is_in_recovery() AND has_table_privilege(c.oid, 'SELECT')
+       AND c.relkind IN ('p', 'v') AND (of_node OR NOT pg_is_in_recovery()) AND has_table_privilege(c.oid, 'SELECT')
 $$;
-COMMENT ON FUNCTION pgscale_internal.past_archive() IS
+COMMENT ON FUNCTION pgscale_internal.past_archive(boolean) IS
 'the tables of the archive that top_waits, activity and compare_waits may read here; NULL if they may not';
 
 CREATE FUNCTION pgscale_internal.past_coverage(
-    since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL,
+    since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL, node text DEFAULT NULL,
     OUT at timestamptz, OUT period_s double precision, OUT known_s double precision, OUT source text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_past_coverage'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 100
 SET search_path = pg_catalog, pg_temp;
-COMMENT ON FUNCTION pgscale_internal.past_coverage(timestamptz, timestamptz) IS
+COMMENT ON FUNCTION pgscale_internal.past_coverage(timestamptz, timestamptz, text) IS
 'known parts of a period, how much of each is known, and the source; the rest are gaps';
-GRANT EXECUTE ON FUNCTION pgscale_internal.past_coverage(timestamptz, timestamptz) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.past_coverage(timestamptz, timestamptz, text) TO pg_monitor;
 
 CREATE FUNCTION pgscale.past_waits(
-    since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL, resolution_s double precision DEFAULT 0,
+    since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL, resolution_s double precision DEFAULT 0, node text DEFAULT NULL,
     OUT at timestamptz, OUT period_s double precision, OUT backend_type text, OUT datid oid, OUT datname name, OUT usename name,
     OUT application_name text, OUT queryid bigint, OUT event_type text, OUT event text, OUT blocker text, OUT wait_ms double precision)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_past_waits'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 10000
 SET search_path = pg_catalog, pg_temp;
-COMMENT ON FUNCTION pgscale.past_waits(timestamptz, timestamptz, double precision) IS
+COMMENT ON FUNCTION pgscale.past_waits(timestamptz, timestamptz, double precision, text) IS
 'waits of a period, from archive and memory, without idle ones; each row is a time of waiting within a part of the period. Errors: invalid_parameter_value, lock_not_available
 since: start of the period; NULL: an hour before until; -infinity: the oldest data available
 until: end of the period, excluded; NULL, or a time in the future: now
 resolution_s: length in seconds of the buckets to which the rows of memory are added up; 0 or NULL: a row per sample
+node: name in archive_nodes, of which only the archive is read; NULL: this server
 at: start of the part of the period
 period_s: length of the part of the period, in seconds
 backend_type: kind of process as in pg_stat_activity; also parallel worker, unknown, and other for the rest of a minute of the archive
@@ -56,10 +57,10 @@ event_type: type of the wait event as in pg_stat_activity; CPU for a session tha
 event: name of the wait event as in pg_stat_activity, or CPU
 blocker: of a lock wait: process ID and application of the root blocker; NULL if unknown
 wait_ms: time of waiting within that part, in milliseconds';
-GRANT EXECUTE ON FUNCTION pgscale.past_waits(timestamptz, timestamptz, double precision) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale.past_waits(timestamptz, timestamptz, double precision, text) TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.past_items(
-    since timestamptz, until timestamptz, by text, top integer, of_query bigint DEFAULT NULL,
+    since timestamptz, until timestamptz, by text, top integer, of_query bigint DEFAULT NULL, node text DEFAULT NULL,
     OUT rank integer, OUT item text, OUT kind text, OUT event_type text, OUT event text,
     OUT active_sessions double precision, OUT idle_in_transaction_sessions double precision, OUT fraction double precision,
     OUT wait_ms double precision, OUT queryid bigint)
@@ -67,9 +68,9 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_past_items'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 10
 SET search_path = pg_catalog, pg_temp;
-COMMENT ON FUNCTION pgscale_internal.past_items(timestamptz, timestamptz, text, integer, bigint) IS
+COMMENT ON FUNCTION pgscale_internal.past_items(timestamptz, timestamptz, text, integer, bigint, text) IS
 'the rows of top_waits, of one query if it is given; kind classifies the item: named, unknown or other';
-GRANT EXECUTE ON FUNCTION pgscale_internal.past_items(timestamptz, timestamptz, text, integer, bigint) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.past_items(timestamptz, timestamptz, text, integer, bigint, text) TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.past_keep(since timestamptz, until timestamptz)
 RETURNS void
@@ -141,7 +142,8 @@ COMMENT ON FUNCTION pgscale_internal.past_queries(bigint[], boolean) IS
 'cleaned texts of queries, from the archive, otherwise from pg_stat_statements if it is installed, otherwise from pg_stat_activity and the sampler''s memory; other users'' only with pg_read_all_stats';
 
 CREATE FUNCTION pgscale.top_waits(
-    since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL, by text DEFAULT 'event', top integer DEFAULT 10)
+    since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL, by text DEFAULT 'event', top integer DEFAULT 10,
+    node text DEFAULT NULL)
 RETURNS TABLE (rank integer, item text, event_type text, event text, active_sessions double precision,
     fraction double precision, wait_ms double precision, queryid bigint, query text, idle_in_transaction_sessions double precision)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 10
@@ -150,7 +152,7 @@ AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-        WITH items AS MATERIALIZED (SELECT * FROM pgscale_internal.past_items($1, $2, $3, $4))
+        WITH items AS MATERIALIZED (SELECT * FROM pgscale_internal.past_items($1, $2, $3, $4, NULL, $5))
         SELECT i.rank, i.item, i.event_type, i.event, pgscale_internal.three_digits(i.active_sessions),
                pgscale_internal.three_digits(i.fraction), pgscale_internal.three_digits(i.wait_ms), i.queryid, q.query,
                pgscale_internal.three_digits(i.idle_in_transaction_sessions)
@@ -159,12 +161,13 @@ BEGIN
          ORDER BY i.rank;
 END
 $$;
-COMMENT ON FUNCTION pgscale.top_waits(timestamptz, timestamptz, text, integer) IS
-'what sessions waited for in a period, longest first. Errors: invalid_parameter_value, lock_not_available
+COMMENT ON FUNCTION pgscale.top_waits(timestamptz, timestamptz, text, integer, text) IS
+'what sessions waited for in a period, longest first. Errors: invalid_parameter_value, lock_not_available, undefined_object for an unknown node
 since: start of the period; NULL: an hour before until; -infinity: the oldest data available
 until: end of the period, excluded; NULL, or a time in the future: now
 by: event, class, query, database, user, application, backend_type or blocker
 top: number of rows, 1 to 1,000,000; the rest is one more row, other
+node: name in archive_nodes, of which only the archive is read; NULL: this server
 rank: 1 for the longest; the row other is last
 item: what the row is about, by the argument by; unknown: the attribute is not known; other: the rest
 event_type: type of the wait event of the item''s longest wait
@@ -175,28 +178,29 @@ wait_ms: time of these waits, in milliseconds
 queryid: query identifier of the item''s longest wait; NULL if unknown
 query: text of that query; NULL if unknown, and for other users'' queries without pg_read_all_stats
 idle_in_transaction_sessions: average number of sessions that were idle in a transaction, over the known time';
-GRANT EXECUTE ON FUNCTION pgscale.top_waits(timestamptz, timestamptz, text, integer) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale.top_waits(timestamptz, timestamptz, text, integer, text) TO pg_monitor;
 
 CREATE FUNCTION pgscale.activity(
-    since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL, bucket interval DEFAULT NULL,
+    since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL, bucket interval DEFAULT NULL, node text DEFAULT NULL,
     OUT at timestamptz, OUT event_type text, OUT active_sessions double precision, OUT coverage_fraction double precision)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'pgscale_activity'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 500
 SET search_path = pg_catalog, pg_temp;
-COMMENT ON FUNCTION pgscale.activity(timestamptz, timestamptz, interval) IS
+COMMENT ON FUNCTION pgscale.activity(timestamptz, timestamptz, interval, text) IS
 'average number of sessions over time, by class of wait event. Errors: as top_waits()
 since: start of the period; NULL: an hour before until; -infinity: the oldest data available
 until: end of the period, excluded; NULL, or a time in the future: now
 bucket: length of the parts of the period, from a second on, at most 100,000 parts; NULL: a length that makes at most 61
+node: name in archive_nodes, of which only the archive is read; NULL: this server
 at: start of the bucket
 event_type: class of wait event; CPU; IdleInTransaction: idle in a transaction; NULL: nothing is known of this time
 active_sessions: average number of sessions in that class; NULL where nothing is known
 coverage_fraction: known part of the whole bucket, 0 to 1';
-GRANT EXECUTE ON FUNCTION pgscale.activity(timestamptz, timestamptz, interval) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale.activity(timestamptz, timestamptz, interval, text) TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.past_differences(
-    since1 timestamptz, until1 timestamptz, since2 timestamptz, until2 timestamptz, by text, top integer)
+    since1 timestamptz, until1 timestamptz, since2 timestamptz, until2 timestamptz, by text, top integer, node text DEFAULT NULL)
 RETURNS TABLE (item text, active_sessions_1 double precision, active_sessions_2 double precision,
     difference double precision, fraction_1 double precision, fraction_2 double precision)
 LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED ROWS 10
@@ -211,10 +215,10 @@ BEGIN
             USING ERRCODE = 'invalid_parameter_value', HINT = 'The rest is one row, other.';
     END IF;
     RETURN QUERY
-        WITH one AS (SELECT * FROM pgscale_internal.past_items($1, $2, $5, everything)),
-        two AS (SELECT * FROM pgscale_internal.past_items($3, $4, $5, everything)),
-        known AS (SELECT (SELECT sum(c.known_s) > 0 FROM pgscale_internal.past_coverage($1, $2) c) AS one,
-                         (SELECT sum(c.known_s) > 0 FROM pgscale_internal.past_coverage($3, $4) c) AS two),
+        WITH one AS (SELECT * FROM pgscale_internal.past_items($1, $2, $5, everything, NULL, $7)),
+        two AS (SELECT * FROM pgscale_internal.past_items($3, $4, $5, everything, NULL, $7)),
+        known AS (SELECT (SELECT sum(c.known_s) > 0 FROM pgscale_internal.past_coverage($1, $2, $7) c) AS one,
+                         (SELECT sum(c.known_s) > 0 FROM pgscale_internal.past_coverage($3, $4, $7) c) AS two),
         -- what is not there while the time is known was not waited for
         both_times AS (
             SELECT item, kind,
@@ -233,14 +237,15 @@ BEGIN
           FROM ranked r GROUP BY r.rank ORDER BY r.rank;
 END
 $$;
-COMMENT ON FUNCTION pgscale_internal.past_differences(timestamptz, timestamptz, timestamptz, timestamptz, text, integer) IS
+COMMENT ON FUNCTION pgscale_internal.past_differences(timestamptz, timestamptz, timestamptz, timestamptz, text, integer, text) IS
 'the rows of compare_waits, not rounded';
-GRANT EXECUTE ON FUNCTION pgscale_internal.past_differences(timestamptz, timestamptz, timestamptz, timestamptz, text, integer)
+GRANT EXECUTE ON FUNCTION pgscale_internal.past_differences(timestamptz, timestamptz, timestamptz, timestamptz, text, integer, text)
     TO pg_monitor;
 
 -- A difference has as many decimals as the larger of the two: 112.3 and 112.34 differ by 0.
 CREATE FUNCTION pgscale.compare_waits(
-    since1 timestamptz, until1 timestamptz, since2 timestamptz, until2 timestamptz, by text DEFAULT 'event', top integer DEFAULT 10)
+    since1 timestamptz, until1 timestamptz, since2 timestamptz, until2 timestamptz, by text DEFAULT 'event', top integer DEFAULT 10,
+    node text DEFAULT NULL)
 RETURNS TABLE (item text, active_sessions_1 double precision, active_sessions_2 double precision,
     difference double precision, fraction_1 double precision, fraction_2 double precision)
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED ROWS 10
@@ -250,9 +255,9 @@ AS $$
            coalesce(round(d.difference::numeric, greatest(2 - floor(log(nullif(greatest(d.active_sessions_1, d.active_sessions_2), 0))), 0)::integer)::float8,
                     d.difference),
            pgscale_internal.three_digits(d.fraction_1), pgscale_internal.three_digits(d.fraction_2)
-      FROM pgscale_internal.past_differences($1, $2, $3, $4, $5, $6) d
+      FROM pgscale_internal.past_differences($1, $2, $3, $4, $5, $6, $7) d
 $$;
-COMMENT ON FUNCTION pgscale.compare_waits(timestamptz, timestamptz, timestamptz, timestamptz, text, integer) IS
+COMMENT ON FUNCTION pgscale.compare_waits(timestamptz, timestamptz, timestamptz, timestamptz, text, integer, text) IS
 'what sessions waited for in two periods side by side, the largest difference first. Errors: as top_waits()
 since1: start of the first period; NULL: an hour before until1
 until1: end of the first period, excluded; NULL: now
@@ -260,6 +265,7 @@ since2: start of the second period; NULL: an hour before until2
 until2: end of the second period, excluded; NULL: now
 by: as in top_waits()
 top: number of rows, 1 to 1,000,000; the rest is one more row, other
+node: name in archive_nodes, of which only the archive is read; NULL: this server
 item: what the row is about, by the argument by
 active_sessions_1: average number of sessions in the first period; NULL if nothing is known of it
 active_sessions_2: average number of sessions in the second period; NULL if nothing is known of it
@@ -267,4 +273,4 @@ difference: the second average minus the first; NULL if one of them is
 fraction_1: fraction of database time of the first period, 0 to 1; NULL if nothing is known of it
 fraction_2: fraction of database time of the second period, 0 to 1; NULL if nothing is known of it';
 GRANT EXECUTE ON FUNCTION pgscale.compare_waits(timestamptz, timestamptz, timestamptz, timestamptz, text,
-    integer) TO pg_monitor;
+    integer, text) TO pg_monitor;

@@ -84,11 +84,33 @@ typedef struct Column
 
 /* The table's qualified name, or NULL; executes what it says as the caller. */
 static const char *
-find_archive(void)
+find_archive(bool of_node)
 {
-	if (SPI_execute("SELECT a.minutes::pg_catalog.text FROM pgscale_internal.past_archive() a", true, 1) != SPI_OK_SELECT || SPI_processed != 1)
+	if (SPI_execute(psprintf("SELECT a.minutes::pg_catalog.text FROM pgscale_internal.past_archive(%s) a", of_node ? "true" : "false"),
+					true, 1) != SPI_OK_SELECT || SPI_processed != 1)
 		return NULL;
 	return SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
+}
+
+/* The data directories that had that name: an array, or an error if there is none and it is not this server's. */
+static Datum
+node_ids(const char *node, const char *table)
+{
+	Oid			type = TEXTOID;
+	Datum		value = CStringGetTextDatum(node);
+	bool		isnull = true;
+
+	if (table && SPI_execute_with_args("SELECT pgscale_internal.archive_node_ids($1)", 1, &type, &value, NULL, true, 1) == SPI_OK_SELECT &&
+		SPI_processed == 1)
+		value = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
+	if (!isnull)
+		return value;
+	if (!pgscale_sampler_past_remembers(node))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("the archive has no node \"%s\"", node),
+				 errhint("pgscale.archive_nodes, in the database of the archive, lists the nodes.")));
+	return PointerGetDatum(construct_empty_array(INT8OID));
 }
 
 static Datum
@@ -210,10 +232,10 @@ add_row(HeapTuple row, const PgscaleSamplerPastRange *period, const char *own_no
 }
 
 void
-pgscale_sampler_past_read_archive(const PgscaleSamplerPastRange *period, PgscaleSamplerPast *past)
+pgscale_sampler_past_read_archive(const PgscaleSamplerPastRange *period, const char *node, PgscaleSamplerPast *past)
 {
-	Oid			types[] = {TIMESTAMPTZOID, TIMESTAMPTZOID};
-	Datum		values[2];
+	Oid			types[] = {TIMESTAMPTZOID, TIMESTAMPTZOID, INT8ARRAYOID};
+	Datum		values[3];
 	MemoryContext rows;
 	MemoryContext old;
 	ErrorContextCallback locked = {.previous = error_context_stack,.callback = pgscale_sql_locked_hint};
@@ -223,13 +245,14 @@ pgscale_sampler_past_read_archive(const PgscaleSamplerPastRange *period, Pgscale
 	int			settings;
 
 	SPI_connect();
-	table = find_archive();
+	table = find_archive(node != NULL);
+	own_node = pgscale_node_name();
+	values[2] = node ? node_ids(node, table) : PointerGetDatum(construct_empty_array(INT8OID));
 	if (!table)
 	{
 		SPI_finish();
 		return;
 	}
-	own_node = pgscale_node_name();
 	values[0] = TimestampTzGetDatum(period->begin - ROW_MAX_US);
 	values[1] = TimestampTzGetDatum(period->end);
 	settings = pgscale_sql_short_locks();
@@ -237,8 +260,8 @@ pgscale_sampler_past_read_archive(const PgscaleSamplerPastRange *period, Pgscale
 	portal = SPI_cursor_open_with_args(NULL,
 									   psprintf("SELECT at, period_s, observed_ms::pg_catalog.float8, node, backend_types, datids, datnames, usenames,"
 												" application_names, queryids, event_types, events, blockers, wait_ms"
-												" FROM %s WHERE at OPERATOR(pg_catalog.>) $1 AND at OPERATOR(pg_catalog.<) $2",
-												table),
+												" FROM %s WHERE at OPERATOR(pg_catalog.>) $1 AND at OPERATOR(pg_catalog.<) $2 AND %s",
+												table, node ? "node_id OPERATOR(pg_catalog.=) ANY ($3)" : "NOT pulled AND $3 IS NOT NULL"),
 									   lengthof(types), types, values, NULL, true, 0);
 	error_context_stack = locked.previous;
 	AtEOXact_GUC(true, settings);
@@ -263,7 +286,7 @@ pgscale_sampler_past_read_archive(const PgscaleSamplerPastRange *period, Pgscale
 }
 
 TimestampTz
-pgscale_sampler_past_archive_begin(void)
+pgscale_sampler_past_archive_begin(bool of_node)
 {
 	TimestampTz begin = DT_NOEND;
 	bool		isnull;
@@ -273,7 +296,7 @@ pgscale_sampler_past_archive_begin(void)
 	const int	settings = pgscale_sql_short_locks();
 
 	SPI_connect();
-	table = find_archive();
+	table = find_archive(of_node);
 	error_context_stack = &locked;
 	if (table &&
 		SPI_execute(psprintf("SELECT pg_catalog.min(at) FROM %s", table), true, 1) == SPI_OK_SELECT &&

@@ -561,6 +561,7 @@ Datum
 pgscale_activity(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	const char *node = pgscale_sampler_past_node(fcinfo, 3);
 	const PgscaleSamplerPast *past;
 	PgscaleSamplerPast *seconds;
 	Buckets		buckets = {0};
@@ -568,14 +569,16 @@ pgscale_activity(PG_FUNCTION_ARGS)
 	Ranges		ours;
 	Ranges		rest;
 
-	buckets.period = pgscale_sampler_past_period(fcinfo);
+	buckets.period = pgscale_sampler_past_period(fcinfo, node);
 	buckets.size_us = bucket_us(&buckets.period, PG_ARGISNULL(2) ? NULL : PG_GETARG_INTERVAL_P(2));
 	InitMaterializedSRF(fcinfo, 0);
 	if (buckets.period.begin >= buckets.period.end)
 		return (Datum) 0;
 
-	past = pgscale_sampler_past_sums(&buckets.period, PGSCALE_PAST_CLASSES);
+	past = pgscale_sampler_past_sums(&buckets.period, PGSCALE_PAST_CLASSES, node);
 	ours = period_without(&buckets.period, past, true);
+	if (!pgscale_sampler_past_remembers(node))
+		ours.n = 0;
 	seconds = pgscale_sampler_past_create(PGSCALE_PAST_CLASSES, PGSCALE_PAST_WHOLE, past->texts);
 	visit_seconds(ours.ranges, ours.n, read_second, seconds);
 	rest = period_without(&buckets.period, seconds, false);

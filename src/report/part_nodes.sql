@@ -1,0 +1,91 @@
+-- The nodes of the archive in a report.
+
+-- What sessions, and replay, waited for most on each node of the archive.
+CREATE FUNCTION pgscale_internal.report_node_waits(
+    since timestamptz, until timestamptz, OUT node text, OUT replays boolean, OUT event text, OUT what text)
+RETURNS SETOF record
+LANGUAGE sql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH wait AS MATERIALIZED (
+        SELECT DISTINCT ON (w.node, w.replays) w.*
+          FROM (SELECT w.node, w.backend_type = 'startup' AS replays, w.event_type, w.event,
+                       CASE w.backend_type WHEN 'startup' THEN w.blocker END AS blocker, CASE w.backend_type WHEN 'startup' THEN w.queryid END AS queryid,
+                       sum(w.wait_ms) AS ms
+                  FROM pgscale.archive_waits w
+                 WHERE w.at >= $1 AND w.at < $2 AND w.backend_type IN ('client backend', 'parallel worker', 'startup') AND w.event <> 'IdleInTransaction'
+                 GROUP BY 1, 2, 3, 4, 5, 6) w
+         ORDER BY w.node, w.replays, w.ms DESC)
+    SELECT w.node, w.replays, w.event,
+           concat_ws(' ', coalesce(nullif(pgscale_internal.report_what(w.event_type, w.event), ''), w.event), 'behind process ' || w.blocker,
+                     '(' || pgscale_internal.clean_line(q.query, 100) || ')')
+      FROM wait w LEFT JOIN pgscale_internal.past_queries(ARRAY(SELECT x.queryid FROM wait x WHERE x.queryid IS NOT NULL)) q USING (queryid)
+$$;
+COMMENT ON FUNCTION pgscale_internal.report_node_waits(timestamptz, timestamptz) IS 'part of report: what sessions and replay of each node waited for most';
+GRANT EXECUTE ON FUNCTION pgscale_internal.report_node_waits(timestamptz, timestamptz) TO pg_monitor;
+
+-- A line of digits from 0 to 9, the highest of all nodes; a blank where nothing is known.
+CREATE FUNCTION pgscale_internal.report_part_nodes(since timestamptz, until timestamptz, format text)
+RETURNS text LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1
+AS $$
+#variable_conflict use_variable
+DECLARE
+    body text;
+BEGIN
+    WITH minute AS MATERIALIZED (
+        SELECT m.node, m.at, m.period_s, m.role, m.timeline, m.active_sessions, CASE m.role WHEN 'standby' THEN m.standby_lag_s END AS lag_s,
+               width_bucket(extract(epoch FROM m.at), extract(epoch FROM since), extract(epoch FROM until), 40) AS column_number
+          FROM pgscale.archive_minutes m
+         WHERE m.at > since - interval '1 hour' AND m.at < until AND m.active_sessions IS NOT NULL),
+    of_node AS MATERIALIZED (
+        SELECT m.node, sum(m.active_sessions * m.period_s) FILTER (WHERE m.at >= since) / sum(m.period_s) FILTER (WHERE m.at >= since) AS active,
+               coalesce(percentile_cont(0.5) WITHIN GROUP (ORDER BY m.active_sessions) FILTER (WHERE m.at < since),
+                        percentile_cont(0.5) WITHIN GROUP (ORDER BY m.active_sessions)) AS usual,
+               max(m.lag_s) FILTER (WHERE m.at >= since) AS lag_s
+          FROM minute m GROUP BY m.node HAVING count(*) FILTER (WHERE m.at >= since) > 0),
+    wait AS MATERIALIZED (SELECT * FROM pgscale_internal.report_node_waits(since, until)),
+    replay AS MATERIALIZED (SELECT w.node, w.what FROM wait w WHERE w.replays),
+    role AS (
+        SELECT r.node, string_agg(concat(r.role, ' from ' || CASE WHEN r.n > 1 THEN to_char(r.at, 'HH24:MI') END), ', ' ORDER BY r.at) AS roles
+          FROM (SELECT c.*, row_number() OVER (PARTITION BY c.node ORDER BY c.at) AS n
+                  FROM (SELECT m.node, m.at, m.role, lag(m.role) OVER (PARTITION BY m.node ORDER BY m.at) AS before FROM minute m WHERE m.at >= since) c
+                 WHERE c.role IS DISTINCT FROM c.before) r
+         GROUP BY r.node),
+    line AS (
+        SELECT n.node, string_agg(coalesce(b.digit, ' '), '' ORDER BY c.number) AS digits
+          FROM of_node n CROSS JOIN generate_series(1, 40) c(number)
+          LEFT JOIN (SELECT m.node, m.column_number,
+                            round(9 * max(m.active_sessions) / nullif((SELECT max(x.active_sessions) FROM minute x WHERE x.at >= since), 0))::text AS digit
+                       FROM minute m WHERE m.at >= since GROUP BY 1, 2) b ON b.node = n.node AND b.column_number = c.number
+         GROUP BY n.node),
+    first AS (
+        SELECT f.* FROM (
+            SELECT m.node, m.at, m.active_sessions, m.lag_s, n.usual, coalesce(m.lag_s > 5, false) AS late
+              FROM minute m JOIN of_node n USING (node)
+             WHERE m.at >= since AND (m.lag_s > 5 OR m.active_sessions > 3 * n.usual + 2)) f
+         ORDER BY f.at, f.late DESC, f.active_sessions - f.usual DESC LIMIT 1)
+    SELECT pgscale_internal.report_paragraph(format,
+               coalesce((SELECT CASE WHEN f.late
+                                     THEN format('It began on %s at %s: replay was %s s behind%s.', f.node, to_char(f.at, 'HH24:MI'), round(f.lag_s),
+                                                 coalesce(', and waited for ' || r.what, '; it waited for nothing there: the WAL came late, or its process used a CPU'))
+                                     ELSE format('It began on %s at %s: %s active sessions, usually %s%s.', f.node, to_char(f.at, 'HH24:MI'),
+                                                 round(f.active_sessions::numeric, 1), round(f.usual::numeric, 1),
+                                                 ', most in ' || (SELECT w.event FROM wait w WHERE w.node = f.node AND NOT w.replays)) END
+                           FROM first f LEFT JOIN replay r USING (node)),
+                        'No node had two active sessions more than three times its usual number, or was five seconds behind.'), ''::text)
+           || pgscale_internal.report_table(format, '{node,role,"active sessions","most waited for","behind","over time"}'::text[],
+                  '{name,name,number,name,number,name}'::text[],
+                  (SELECT array_agg(ARRAY[n.node, r.roles, n.active::text, w.event, n.lag_s::text, l.digits] ORDER BY n.active DESC, n.node)
+                     FROM of_node n LEFT JOIN role r USING (node) LEFT JOIN line l USING (node)
+                     LEFT JOIN wait w ON w.node = n.node AND NOT w.replays))
+           || coalesce((SELECT string_agg(pgscale_internal.report_paragraph(format,
+                                   format('Replay on %s was up to %s s behind, and waited most for %s.', n.node, round(n.lag_s), r.what), ''::text), '' ORDER BY n.node)
+                          FROM of_node n JOIN replay r USING (node) WHERE n.lag_s > 5), '')
+      INTO body
+     WHERE EXISTS (SELECT FROM of_node);
+    RETURN coalesce(body, pgscale_internal.report_paragraph(format, 'The archive has no rows of the period.', 'missing'::text));
+END
+$$;
+COMMENT ON FUNCTION pgscale_internal.report_part_nodes(timestamptz, timestamptz, text) IS
+'part of report: the nodes of the archive side by side, and on which of them it began';
+GRANT EXECUTE ON FUNCTION pgscale_internal.report_part_nodes(timestamptz, timestamptz, text) TO pg_monitor;
