@@ -17,7 +17,7 @@ AS $$
                  GROUP BY 1, 2, 3, 4, 5, 6) w
          ORDER BY w.node, w.replays, w.ms DESC)
     SELECT w.node, w.replays, w.event,
-           concat_ws(' ', coalesce(nullif(pgscale_internal.report_what(w.event_type, w.event), ''), w.event), 'behind process ' || w.blocker,
+           concat_ws(' ', CASE WHEN w.replays THEN w.event ELSE coalesce(nullif(pgscale_internal.report_what(w.event_type, w.event), ''), w.event) END, 'behind process ' || w.blocker,
                      '(' || pgscale_internal.clean_line(q.query, 100) || ')')
       FROM wait w LEFT JOIN pgscale_internal.past_queries(ARRAY(SELECT x.queryid FROM wait x WHERE x.queryid IS NOT NULL)) q USING (queryid)
 $$;
