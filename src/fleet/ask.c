@@ -545,7 +545,10 @@ convert_answer(void *arg)
 		conversion->tuples = lappend(conversion->tuples, form_row(conversion->talk, conversion->desc, lfirst(cell)));
 }
 
-/* A worker must not lend its rights to whoever may add a node, and asks only those that it may connect to. */
+/*
+ * Those that a superuser has added, and that the caller has a user mapping for.  A role that may add nodes
+ * must not gain the rights of a worker.
+ */
 static List *
 without_others(List *nodes)
 {

@@ -17,8 +17,7 @@ AS $$
                  GROUP BY 1, 2, 3, 4, 5, 6) w
          ORDER BY w.node, w.replays, w.ms DESC)
     SELECT w.node, w.replays, w.event,
-           concat_ws(' ', CASE WHEN w.replays THEN w.event ELSE coalesce(nullif(pgscale_internal.report_what(w.event_type, w.event), ''), w.event) END, 'behind process ' || w.blocker,
-                     '(' || pgscale_internal.clean_line(q.query, 100) || ')')
+           concat_ws(' ', w.event, 'behind process ' || w.blocker, '(' || pgscale_internal.clean_line(q.query, 100) || ')')
       FROM wait w LEFT JOIN pgscale_internal.past_queries(ARRAY(SELECT x.queryid FROM wait x WHERE x.queryid IS NOT NULL)) q USING (queryid)
 $$;
 COMMENT ON FUNCTION pgscale_internal.report_node_waits(timestamptz, timestamptz) IS 'part of report: what sessions and replay of each node waited for most';
@@ -33,7 +32,7 @@ DECLARE
     body text;
 BEGIN
     WITH minute AS MATERIALIZED (
-        SELECT m.node, m.at, m.period_s, m.role, m.timeline, m.active_sessions, CASE m.role WHEN 'standby' THEN m.standby_lag_s END AS lag_s,
+        SELECT m.node, m.at, m.period_s, m.role, m.active_sessions, CASE m.role WHEN 'standby' THEN m.standby_lag_s END AS lag_s,
                width_bucket(extract(epoch FROM m.at), extract(epoch FROM since), extract(epoch FROM until), 40) AS column_number
           FROM pgscale.archive_minutes m
          WHERE m.at > since - interval '1 hour' AND m.at < until AND m.active_sessions IS NOT NULL),

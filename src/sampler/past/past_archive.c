@@ -247,7 +247,8 @@ pgscale_sampler_past_read_archive(const PgscaleSamplerPastRange *period, const c
 	SPI_connect();
 	table = find_archive(node != NULL);
 	own_node = pgscale_node_name();
-	values[2] = node ? node_ids(node, table) : PointerGetDatum(construct_empty_array(INT8OID));
+	if (node)
+		values[2] = node_ids(node, table);
 	if (!table)
 	{
 		SPI_finish();
@@ -261,8 +262,8 @@ pgscale_sampler_past_read_archive(const PgscaleSamplerPastRange *period, const c
 									   psprintf("SELECT at, period_s, observed_ms::pg_catalog.float8, node, backend_types, datids, datnames, usenames,"
 												" application_names, queryids, event_types, events, blockers, wait_ms"
 												" FROM %s WHERE at OPERATOR(pg_catalog.>) $1 AND at OPERATOR(pg_catalog.<) $2 AND %s",
-												table, node ? "node_id OPERATOR(pg_catalog.=) ANY ($3)" : "NOT pulled AND $3 IS NOT NULL"),
-									   lengthof(types), types, values, NULL, true, 0);
+												table, node ? "node_id OPERATOR(pg_catalog.=) ANY ($3)" : "NOT pulled"),
+									   node ? 3 : 2, types, values, NULL, true, 0);
 	error_context_stack = locked.previous;
 	AtEOXact_GUC(true, settings);
 	rows = AllocSetContextCreate(CurrentMemoryContext, "pgscale archive rows", ALLOCSET_DEFAULT_SIZES);
