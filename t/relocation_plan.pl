@@ -483,8 +483,9 @@ $other->sql('COMMIT');
 is(($builder->finish)[0], '00000', 'it is built');
 is(chosen($plan), chosen_by_hand($plan, $budget), 'what saves most per byte is chosen, and what fits beside it');
 isnt(chosen($plan), '', 'which is something');
-like($plan->{ oid('t_n') }{reason}, qr/^(does not fit into the budget|saves too little)/,
-    'the rest does not fit, or is not worth it');
+# the rest is not worth it, or does not fit, unless a busy machine timed no read of the others
+my $rest = $plan->{ oid('t_n') };
+like($rest->{reason}, $rest->{chosen} ? qr/^chosen/ : qr/^(does not fit into the budget|saves too little)/, 'and each says why');
 is(join(' ', @order), join(' ', sort { $plan->{$b}{chosen} <=> $plan->{$a}{chosen}
         || ($plan->{$b}{saved_ms_per_s} // -1) <=> ($plan->{$a}{saved_ms_per_s} // -1) || $a <=> $b } @order),
     'chosen ones first, then by what they save');
