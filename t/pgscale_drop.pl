@@ -18,6 +18,9 @@ $db->sql($_) for q{CALL pgscale.set('work_mem', '8MB', true)}, q{CALL pgscale.se
 my $change = q{SELECT max(change) FROM pgscale.tuning_journal WHERE setting = '%s'};
 $db->sql('CALL pgscale.revert(' . $db->sql(sprintf $change, 'maintenance_work_mem') . ', true)');
 $db->poll_ok('SELECT count(*) > 3 FROM pgscale.archive_minutes', 'an archive');
+# the sampler keeps the text of what runs for more than a second
+$db->sql('SELECT pg_sleep(1.5)');
+$db->poll_ok('SELECT count(*) > 0 FROM pgscale.archive_queries', 'with the text of a statement');
 $db->set('random_page_cost' => 3);
 $db->poll_ok(q{SELECT count(*) FROM pgscale.archive_changes WHERE setting = 'random_page_cost'}, 'with a change of a setting', 1);
 # two more days, one of them by hours
