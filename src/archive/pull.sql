@@ -141,7 +141,7 @@ AS $$
     SELECT jsonb_object_agg(c.name, CASE
                WHEN (now -> c.name ->> 0)::numeric NOT BETWEEN 0 AND 1e18 THEN NULL
                WHEN c.source = 'moment' THEN round((now -> c.name ->> 0)::numeric, 3)
-               WHEN now -> c.name -> 1 = before -> c.name -> 1 AND (now -> c.name ->> 0)::numeric >= (before -> c.name ->> 0)::numeric
+               WHEN now -> c.name -> 1 = before -> c.name -> 1 AND (now -> c.name ->> 0)::numeric - (before -> c.name ->> 0)::numeric BETWEEN 0 AND 1e15
                THEN round(((now -> c.name ->> 0)::numeric - (before -> c.name ->> 0)::numeric) / nullif(rows, 0), 3) END)
       FROM pgscale_internal.archive_counter c WHERE c.source <> 'sampler'
 $$;
@@ -201,7 +201,10 @@ DECLARE
     ahead interval := '0';
     wrong text := answer.error;
 BEGIN
-    IF answer.state = 'ok' AND answer.name <> answer.first_name THEN
+    IF answer.state = 'ok' AND (num_nulls(nullif(answer.node, ''), answer.node_id, answer.clock) > 0 OR answer.rows > 61
+                                OR pg_column_size(answer.settings) > 1000000 OR pg_column_size(answer.counters) > 100000) THEN
+        RAISE EXCEPTION 'its answer is not one of pgscale' USING ERRCODE = 'data_exception', HINT = 'Check which server the node''s address leads to.';
+    ELSIF answer.state = 'ok' AND answer.name <> answer.first_name THEN
         wrong := format('it leads to the same server as %s', answer.first_name);
     ELSIF answer.clock NOT BETWEEN asked_at - interval '1 min' AND answered_at + interval '1 min' THEN
         -- the same as before if that will do, so that its rows follow each other
@@ -239,9 +242,16 @@ DECLARE
             'database', (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()),
             'observed_ms', round(answer.observed_ms::numeric, 3), 'active_session_ms', round(answer.active_session_ms::numeric, 3),
             'idle_in_transaction_session_ms', round(answer.idle_in_transaction_session_ms::numeric, 3)));
+    top CONSTANT integer := current_setting('pgscale.archive_top');
 BEGIN
-    IF minute.at NOT BETWEEN answered_at - interval '2 hours' AND answered_at OR minute.period_s NOT BETWEEN 0.001 AND 3600
-       OR answer.rows > 61 OR cardinality(minute.wait_ms) > current_setting('pgscale.archive_top')::integer + 1 OR minute.node_id = 0 THEN
+    -- sums of what is taken must fit the columns of hours
+    IF minute.at NOT BETWEEN answered_at - interval '2 hours' AND answered_at OR minute.period_s NOT BETWEEN 0.001 AND 3600 OR minute.node_id = 0
+       OR cardinality(minute.wait_ms) > top + 1 OR pg_column_size(minute) > 10000 + 1000 * top
+       OR (cardinality(minute.wait_ms) = ALL (ARRAY[cardinality(minute.backend_types), cardinality(minute.datids), cardinality(minute.datnames),
+               cardinality(minute.usenames), cardinality(minute.application_names), cardinality(minute.queryids), cardinality(minute.event_types),
+               cardinality(minute.events), cardinality(minute.blockers)]) AND 0 <= ALL (minute.wait_ms) AND 1e12 >= ALL (minute.wait_ms)) IS NOT TRUE
+       OR least(minute.observed_ms, minute.active_session_ms, minute.idle_in_transaction_session_ms) < 0
+       OR greatest(minute.observed_ms, minute.active_session_ms, minute.idle_in_transaction_session_ms) > 1e12 THEN
         RAISE EXCEPTION 'its answer is not one of pgscale, or its clock was set meanwhile' USING ERRCODE = 'data_exception', HINT = 'Check its clock.';
     END IF;
     IF NOT EXISTS (SELECT FROM pgscale_internal.archive_minute m
@@ -269,8 +279,8 @@ BEGIN
        SET known_until = answer.at + make_interval(secs => answer.period_s), clock_s = extract(epoch FROM ahead),
            counters = CASE WHEN answer.reaches THEN answer.counters END
      WHERE n.node_id = answer.node_id;
-    PERFORM pgscale_internal.archive_settings(answered_at, (SELECT jsonb_object_agg(s.key, s.value) FROM jsonb_each(answer.settings) s WHERE length(s.key) < 200),
-                                              answer.node_id);
+    PERFORM pgscale_internal.archive_settings(answered_at, (SELECT jsonb_object_agg(s.key, s.value) FROM (SELECT * FROM jsonb_each(answer.settings) LIMIT 2000) s
+                                                             WHERE length(s.key) < 200), answer.node_id);
     INSERT INTO pgscale_internal.archive_query (day, queryid, first_seen, last_seen, query)
     SELECT (answered_at AT TIME ZONE 'UTC')::date, q.key::bigint, answered_at, answered_at, pgscale_internal.clean_statement(q.value)
       FROM jsonb_each_text(answer.queries) q
@@ -287,8 +297,9 @@ RETURNS void
 LANGUAGE sql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
-    INSERT INTO pgscale_internal.archive_pull (name, state, error, since) SELECT $1, 'garbled', $2, $3 WHERE $1 IS NOT NULL
-    ON CONFLICT (name) DO UPDATE SET state = excluded.state, error = excluded.error
+    INSERT INTO pgscale_internal.archive_pull (name, state, error, since) SELECT $1, 'garbled', left($2, 500), $3 WHERE $1 IS NOT NULL
+    ON CONFLICT (name) DO UPDATE SET state = excluded.state, error = excluded.error,
+           since = CASE WHEN archive_pull.state = excluded.state THEN archive_pull.since ELSE excluded.since END
 $$;
 COMMENT ON FUNCTION pgscale_internal.archive_garbled(text, text, timestamptz) IS 'notes that an answer is nonsense; for the archive''s worker';
 
@@ -327,22 +338,26 @@ DECLARE
     growth jsonb;
     seen bigint[];
     names text[] := '{}';
+    garbled text;
 BEGIN
     -- one that hangs must not make each round of this server late
     PERFORM set_config('pgscale.fleet_timeout', (SELECT least(s.setting::integer, 10000)::text FROM pg_settings s WHERE s.name = 'pgscale.fleet_timeout'), true);
     FOR answer IN
         SELECT a.*, count(a.at) OVER by_name AS rows, row_number() OVER (by_name ORDER BY a.at DESC NULLS LAST) AS latest,
-               first_value(a.name) OVER (PARTITION BY a.node_id ORDER BY a.name) AS first_name, min(a.at) OVER by_name AS oldest,
-               a.clock < max(a.at) OVER by_name + make_interval(secs => 3 * minute_s) AS reaches,
+               -- a server keeps its name while that is asked and has not led to another one
+               coalesce((SELECT n.name FROM pgscale_internal.archive_node n JOIN pgscale_internal.archive_pull p USING (node_id, name) WHERE n.node_id = a.node_id),
+                        first_value(a.name) OVER (PARTITION BY a.node_id ORDER BY a.name)) AS first_name, min(a.at) OVER by_name AS oldest,
+               a.clock < least(max(a.at) OVER by_name, timestamptz '9999-01-01 00:00+00') + make_interval(secs => 3 * minute_s) AS reaches,
                concat(a.node, CASE WHEN min(a.node_id) OVER by_node <> max(a.node_id) OVER by_node OR a.node_id <> own AND a.node = (SELECT i.node FROM pgscale.node_identity() i)
                                    THEN ' #' || right(to_hex(a.node_id), 4) END) AS label
           FROM pgscale_internal.archive_ask(minute_s, pgscale_internal.archive_known(own, asked_at), own, asked_at) a
         WINDOW by_name AS (PARTITION BY a.name), by_node AS (PARTITION BY a.node)
          ORDER BY a.name, latest LOOP
         answered_at := coalesce(answered_at, clock_timestamp());
-        names := array_remove(names || answer.name, NULL);
+        CONTINUE WHEN answer.name = garbled;
         BEGIN
             IF answer.latest = 1 THEN
+                names := array_remove(names || answer.name, NULL);
                 seen := '{}';
                 ahead := CASE WHEN answer.name IS NULL THEN '0' ELSE pgscale_internal.archive_answered(answer, asked_at, answered_at) END;
                 -- of just the time of these minutes, or unknown
@@ -366,7 +381,8 @@ BEGIN
         EXCEPTION
             -- its answer is nonsense; all else ends the round
             WHEN data_exception OR integrity_constraint_violation OR program_limit_exceeded THEN
-                PERFORM pgscale_internal.archive_garbled(answer.name, SQLERRM, answered_at);
+                garbled := answer.name;
+                PERFORM pgscale_internal.archive_garbled(garbled, SQLERRM, answered_at);
         END;
     END LOOP;
     DELETE FROM pgscale_internal.archive_pull p WHERE p.name <> ALL (names);
@@ -392,12 +408,14 @@ CREATE VIEW pgscale.archive_nodes AS
     shown AS (
         SELECT n.node, p.name, coalesce(p.state, CASE WHEN n.seen_at > clock_timestamp() - interval '5 min' THEN 'ok' ELSE 'gone' END) AS state,
                p.error, p.since, CASE WHEN n.standby THEN 'standby' ELSE 'primary' END AS role, n.timeline, n.at, n.lag_s, n.active_sessions, n.event, n.clock_s
-          FROM node n LEFT JOIN LATERAL (SELECT * FROM pgscale_internal.archive_pull p WHERE p.node_id = n.node_id ORDER BY p.name LIMIT 1) p ON true
+          FROM node n LEFT JOIN LATERAL (SELECT * FROM pgscale_internal.archive_pull p WHERE p.node_id = n.node_id
+                                        ORDER BY p.name IS DISTINCT FROM n.name, p.name LIMIT 1) p ON true
          UNION ALL
         SELECT p.name, p.name, p.state, p.error, p.since, NULL, NULL, NULL, NULL, NULL, NULL, NULL
           FROM pgscale_internal.archive_pull p
          WHERE NOT EXISTS (SELECT FROM node n WHERE n.node_id = p.node_id)
-            OR EXISTS (SELECT FROM pgscale_internal.archive_pull q WHERE q.node_id = p.node_id AND q.name < p.name))
+            OR EXISTS (SELECT FROM pgscale_internal.archive_pull q JOIN node n USING (node_id)
+                        WHERE n.node_id = p.node_id AND (q.name IS DISTINCT FROM n.name, q.name) < (p.name IS DISTINCT FROM n.name, p.name)))
     SELECT s.node, s.name, CASE WHEN l.stale THEN 'stale' ELSE s.state END AS state, s.error, s.since, s.role, s.timeline, s.at, s.lag_s, s.active_sessions,
            s.event, s.clock_s
       FROM shown s CROSS JOIN latest l

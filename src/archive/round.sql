@@ -75,7 +75,7 @@ DECLARE
     anew boolean := NOT EXISTS (SELECT FROM pgscale_internal.archive_setting o WHERE o.node_id = of_node);
     -- the settings of another major are others, and the archive is there after pg_upgrade
     upgraded boolean := EXISTS (SELECT FROM pgscale_internal.archive_setting o WHERE o.node_id = of_node AND o.setting = 'server_version_num'
-                                   AND o.value::integer / 10000 <> (seen ->> 'server_version_num')::integer / 10000);
+                                   AND left(o.value, -4) <> left(seen ->> 'server_version_num', -4));
     changed record;
 BEGIN
     FOR changed IN
