@@ -34,19 +34,28 @@ $db->sql(q{DO $$ DECLARE columns text := (SELECT string_agg(quote_ident(attname)
         INSERT INTO pgscale_internal.archive_query SELECT day - d, queryid, first_seen, last_seen, query
             FROM pgscale_internal.archive_query, generate_series(1, 2) d WHERE day = (now() AT TIME ZONE 'UTC')::date;
         PERFORM pgscale_internal.archive_roll_up('archive_minute_' || to_char((now() AT TIME ZONE 'UTC')::date - 2, 'YYYYMMDD'));
+        -- and what another node was asked for
+        CREATE TEMP TABLE asked AS SELECT * FROM pgscale_internal.archive_minute;
+        UPDATE asked SET node = 'b@b:1', node_id = 7, pulled = true, standby = true, wait_ms = ARRAY(SELECT 2 * w FROM unnest(wait_ms) w);
+        INSERT INTO pgscale_internal.archive_minute TABLE asked;
+        INSERT INTO pgscale_internal.archive_node (node_id, node, standby, timeline, seen_at, at) SELECT 7, 'b@b:1', true, 1, now(), max(at) FROM asked;
+        INSERT INTO pgscale_internal.archive_change VALUES (now(), 'work_mem', '1', '2', 7);
+        INSERT INTO pgscale_internal.archive_setting VALUES ('work_mem', '2', 7);
     END $$});
 $db->set('pgscale.archive_database' => '');
 $db->poll_ok(q{SELECT state FROM pgscale.health WHERE feature = 'archive'}, 'the archive stands still', 'off');
 $db->poll_ok(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'pgscale archive%'}, 'and nothing writes it', 0);
 
-my $rows = q{SELECT (SELECT string_agg(md5(m::text), ' ' ORDER BY at) FROM pgscale_internal.archive_minute m), (SELECT sum(wait_ms) FROM pgscale.archive_waits),
+my $rows = q{SELECT (SELECT string_agg(md5(m::text), ' ' ORDER BY at, node_id) FROM pgscale_internal.archive_minute m), (SELECT sum(wait_ms) FROM pgscale.archive_waits),
     (SELECT count(*) FROM pgscale.archive_waits), (SELECT count(DISTINCT (at AT TIME ZONE 'UTC')::date) FROM pgscale.archive_minutes),
     (SELECT string_agg(md5(q::text), ' ' ORDER BY q::text) FROM pgscale.archive_queries q),
     (SELECT string_agg(md5(c::text), ' ' ORDER BY c::text) FROM pgscale.archive_changes c),
     (SELECT string_agg(concat_ws(' ', change, setting, old_value, new_value, state, requested_by, requested_at, applied_at, revert_of, reverted_by, node),
-        ' ' ORDER BY change) FROM pgscale.tuning_journal)};
+        ' ' ORDER BY change) FROM pgscale.tuning_journal),
+    (SELECT concat_ws(' ', role, timeline, at) FROM pgscale.archive_nodes WHERE node = 'b@b:1'),
+    (SELECT md5(string_agg(w::text, '' ORDER BY w::text)) FROM pgscale.top_waits('-infinity', now() - interval '1 day', node => 'b@b:1') w)};
 my $before = $db->sql($rows);
-like($before, qr/^\w{32} [^|]+\|[\d.]+\|[1-9]\d*\|[34]\|\w{32}[^|]*\|\w{32}[^|]*\|.*reverted/s, 'there is something to keep');
+like($before, qr/^\w{32} [^|]+\|[\d.]+\|[1-9]\d*\|[34]\|\w{32}[^|]*\|\w{32}[^|]*\|.*reverted[^|]*\|standby 1 \d[^|]*\|\w{32}$/s, 'there is something to keep');
 
 ### Ways to drop it
 

@@ -123,13 +123,16 @@ sub kept
     # the calls of all functions have queued some
     $db->poll_ok('SELECT count(*) FROM pgscale.relocation_jobs WHERE finished_at IS NULL', 'no job is open', 0);
     return map { [ $_->[0] => $db->sql($_->[1] =~ s/END/'$end'/gr) ] } (
-        [ 'rows of the archive' => q{SELECT count(*), sum(period_s), md5(string_agg(md5(m::text), '' ORDER BY at)) FROM pgscale_internal.archive_minute m WHERE at < END} ],
+        [ 'rows of the archive' => q{SELECT count(*), sum(period_s), md5(string_agg(md5(m::text), '' ORDER BY at, node_id)) FROM pgscale_internal.archive_minute m WHERE at < END} ],
         [ 'days' => q{SELECT string_agg(inhrelid::regclass::text, ' ' ORDER BY inhrelid::regclass::text) FROM pg_inherits
             WHERE inhparent IN ('pgscale_internal.archive_minute'::regclass, 'pgscale_internal.archive_query'::regclass)} ],
         [ 'waits' => q{SELECT count(*), round(sum(wait_ms)) FROM pgscale.archive_waits WHERE at < END} ],
         [ 'texts' => q{SELECT count(*), md5(string_agg(queryid || query, '' ORDER BY queryid)) FROM pgscale.archive_queries WHERE first_seen < END} ],
         [ 'settings that changed' => q{SELECT count(*), md5(string_agg(c::text, '' ORDER BY c::text)) FROM pgscale.archive_changes c WHERE at < END} ],
         [ 'top_waits' => q{SELECT md5(string_agg(w::text, '' ORDER BY w::text)) FROM pgscale.top_waits(END::timestamptz - interval '7 days', END::timestamptz - interval '1 day') w} ],
+        [ 'another node' => q{SELECT concat_ws(' ', role, timeline, at) FROM pgscale.archive_nodes WHERE node = 'b@b:1'} ],
+        [ 'its top_waits' => q{SELECT md5(string_agg(w::text, '' ORDER BY w::text)) FROM pgscale.top_waits(END::timestamptz - interval '7 days', END::timestamptz - interval '1 day',
+            node => 'b@b:1') w} ],
         [ 'journal' => q{SELECT string_agg(concat_ws(' ', change, setting, old_value, new_value, state, applied_at), ' ' ORDER BY change) FROM pgscale.tuning_journal} ],
         [ 'jobs' => q{SELECT string_agg(concat_ws(' ', job, relation, target, state, finished_at), ' ' ORDER BY job) FROM pgscale.relocation_jobs} ]);
 }
@@ -204,6 +207,12 @@ $db->sql($_) for q{SELECT pgscale_internal.archive_partition('archive_minute', (
         EXECUTE format('INSERT INTO pgscale_internal.archive_minute (at, period_s, %1$s) SELECT date_trunc(''day'', now(), ''UTC'') - make_interval(mins => i), 60, %1$s
             FROM generate_series(1, 8 * 1440) i JOIN (SELECT row_number() OVER (ORDER BY at) - 1 AS n, * FROM (SELECT * FROM pgscale_internal.archive_minute
                 ORDER BY at DESC LIMIT 5) m) k ON k.n = mod(i, 5)', columns);
+        -- another node's, of three days
+        CREATE TEMP TABLE asked AS SELECT * FROM pgscale_internal.archive_minute WHERE at BETWEEN now() - interval '4 days' AND now() - interval '1 day';
+        UPDATE asked SET node = 'b@b:1', node_id = 7, pulled = true, standby = true, wait_ms = ARRAY(SELECT 2 * w FROM unnest(wait_ms) w);
+        INSERT INTO pgscale_internal.archive_minute TABLE asked;
+        INSERT INTO pgscale_internal.archive_node (node_id, node, standby, timeline, seen_at, at) SELECT 7, 'b@b:1', true, 1, now(), max(at) FROM asked;
+        INSERT INTO pgscale_internal.archive_change VALUES (now() - interval '1 day', 'work_mem', '1', '2', 7);
         INSERT INTO pgscale_internal.archive_query SELECT day - d, queryid, first_seen - make_interval(days => d), last_seen - make_interval(days => d), query
             FROM pgscale_internal.archive_query, generate_series(1, 8) d WHERE day = (now() AT TIME ZONE 'UTC')::date;
     END $$};

@@ -25,13 +25,22 @@ SETTINGS = {
 }
 # What is compared before and after; the archive by its rows of that time.
 ROWS = {
-    "minutes": "SELECT count(*), sum(period_s) FROM pgscale.archive_minutes WHERE at < {end}",
+    "minutes": "SELECT count(*), sum(period_s), count(*) FILTER (WHERE pulled) FROM pgscale.archive_minutes WHERE at < {end}",
     "waits": "SELECT count(*), round(sum(wait_ms)::numeric) FROM pgscale.archive_waits WHERE at < {end}",
     "queries": "SELECT count(*), max(md5(query)) FROM pgscale.archive_queries WHERE first_seen < {end}",
-    "changes of settings": "SELECT count(*) FROM pgscale.archive_changes WHERE at < {end}",
+    "changes of settings": "SELECT count(*), count(node) FROM pgscale.archive_changes WHERE at < {end}",
+    "top_waits of another node": "SELECT * FROM pgscale.top_waits({end}::timestamptz - interval '1 hour', {end}, node => 'b@b:1')",
+    "nodes": "SELECT node, role, timeline, at FROM pgscale.archive_nodes WHERE node = 'b@b:1'",
     "journal": "SELECT change, setting, old_value, new_value FROM pgscale.tuning_journal ORDER BY 1",
     "jobs": "SELECT job, relation, target FROM pgscale.relocation_jobs ORDER BY 1",
 }
+# What another node was asked for.
+ASKED = """
+    CREATE TEMP TABLE asked AS SELECT * FROM pgscale_internal.archive_minute;
+    UPDATE asked SET node = 'b@b:1', node_id = 7, pulled = true, standby = true, wait_ms = ARRAY(SELECT 2 * w FROM unnest(wait_ms) w);
+    INSERT INTO pgscale_internal.archive_minute TABLE asked;
+    INSERT INTO pgscale_internal.archive_node (node_id, node, standby, timeline, seen_at, at) SELECT 7, 'b@b:1', true, 1, now(), max(at) FROM asked;
+    INSERT INTO pgscale_internal.archive_change VALUES (now(), 'work_mem', '1', '2', 7)"""
 
 
 class Installed(Place):
@@ -90,6 +99,7 @@ def fill(server, place):
     wait_for("no relocation", lambda: value(connection, "SHOW pgscale.relocation_workers") == "0", 30)
     run(connection, "SELECT pgscale.relocate_indexes('pgbench_tellers_pkey', 'fast', mode => 'rebuild')")
     wait_for("rows of the archive", lambda: value(connection, "SELECT count(*) FROM pgscale.archive_minutes") > 4, 60)
+    run(connection, ASKED)
     end = f"'{value(connection, 'SELECT clock_timestamp()')}'"
     found = rows_of(connection, end)
     connection.close()
@@ -109,7 +119,7 @@ def check_moved(server, end, before):
     for name, rows in before.items():
         if rows != after[name]:
             raise Loss(f"{name}: {rows[:3]} before, {after[name][:3]} after")
-    origins = run(connection, f"SELECT DISTINCT origin FROM pgscale.archive_minutes WHERE at < {end}")
+    origins = run(connection, f"SELECT DISTINCT origin FROM pgscale.archive_minutes WHERE at < {end} AND NOT pulled")
     if origins != [("another server",)]:
         raise Loss(f"the archive's rows are from {origins}")
     top = run(connection, f"SELECT item FROM pgscale.top_waits({end}::timestamptz - interval '1 hour', {end}::timestamptz)")
