@@ -27,6 +27,8 @@ SELECT pgscale.report('2026-01-01', '2026-01-01');
 SELECT pgscale.report('infinity');
 SELECT pgscale.report(until => '-infinity');
 SELECT pgscale.report(until => '1970-01-01');
+SELECT pgscale.report(node => 'none');
+SELECT pgscale_internal.report_table(format, '{"over time"}', '{levels}', array['01.|9', '<|>']) FROM unnest('{text,html}'::text[]) format;
 SELECT pgscale.report(now() - interval '1 h', now(), since2 => now(), until2 => now() - interval '1 h');
 \echo '-- and what is one'
 SELECT pgscale.report(since, until) ~ 'Settings' AS made

@@ -22,4 +22,4 @@ GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_plan_check(name, bigint, i
 -- a part of relocate_indexes(): each role is shown only what pg_stats would show it
 GRANT EXECUTE ON FUNCTION pgscale_internal.relocation_btree_bytes(oid, double precision), pgscale_internal.relocation_index_mode(oid) TO PUBLIC;
 -- a part of report(), which shows each role only what that role may see
-GRANT EXECUTE ON FUNCTION pgscale_internal.past_keep(timestamptz, timestamptz) TO PUBLIC;
+GRANT EXECUTE ON FUNCTION pgscale_internal.past_keep(timestamptz, timestamptz, text) TO PUBLIC;

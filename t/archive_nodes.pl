@@ -193,6 +193,11 @@ $db = session($p);
 is(id_of($db), $id{p}, 'and is who it was');
 $in_a->poll_ok("SELECT count(*) > 0 FROM pgscale.archive_minutes WHERE node = '$p_name' AND pulled AND role = 'standby' AND timeline = 2", 'and tells as a standby')
   || diag $in_a->sql('SELECT * FROM pgscale.archive_nodes');
-$in_a->poll_ok("SELECT pgscale.report(now() - interval '30 min') ~ 'primary, standby from [0-9:]{5}'", 'whose change of role is in the report');
+$in_a->poll_ok("SELECT pgscale.report(now() - interval '30 min', format => 'html') ~ 'primary, standby from [0-9:]{5}'", 'whose change of role is in the report');
+my ($page, $other) = map { $in_a->sql("SELECT pgscale.report(now() - interval '30 min', format => 'html', node => '$_')") } $p_name, $b_name;
+like($page, qr{<h1>pgscale report: \Q$p_name\E</h1>.*</b> it became a standby.*<path class="mark" d="M\d+ 0V10"/>.*id="waits".*>Timeout:PgSleep<.*id="load"}s,
+    'a report of it alone, with its past as the primary');
+unlike($page . $other, qr{id="(?:advice|buffers|health|settings)"}, 'and with nothing of the server that was asked');
+unlike($other, qr{id="waits".*PgSleep.*id="queries"}s, 'nor of another node');
 is($in_a->sql($doubled), 0, 'and again nothing is there twice');
 done_testing();

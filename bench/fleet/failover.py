@@ -9,7 +9,7 @@ import time
 import psycopg2
 
 import stats
-from cluster import run, say, value
+from cluster import TREE, run, say, value
 from load import Load
 from report import signed, spread, table
 
@@ -35,6 +35,8 @@ SLEPT = """
 MOST = """
     SELECT max(slept) FROM (SELECT sum(wait_ms) / (1000 * min(period_s)) AS slept FROM pgscale.archive_waits
                              WHERE event = 'PgSleep' AND NOT pulled GROUP BY at) m"""
+PAGE = """
+    SELECT pgscale_internal.report_page('Nodes', pgscale_internal.report_section('nodes', 'Nodes', NULL, to_timestamp(%s), now(), NULL, NULL, 'html'))"""
 
 
 class Clients:
@@ -147,6 +149,7 @@ def one(fleet, clients, before_s, after_s, period_s):
 def measure(place, quick):
     rounds, before_s, after_s, period_s = QUICK.values() if quick else (ROUNDS, BEFORE_S, AFTER_S, PERIOD_S)
     found = {"period_s": period_s, "rounds": []}
+    began = time.time()
     with Fleet(place, **{"pgscale.debug_period": f"{period_s}s"}) as fleet:
         leader = fleet.leader()
         with contextlib.closing(leader.connect()) as connection:
@@ -162,6 +165,8 @@ def measure(place, quick):
                 if number == 0:
                     found["unreachable"] = [state for state, _ in meanwhile].count("unreachable")
                     found["roles"] = sorted(role for _, role in asked(fleet.leader()))
+        with contextlib.closing(fleet.leader().connect()) as connection:
+            (TREE / "build" / "nodes.html").write_text(value(connection, PAGE, began))
     return found
 
 

@@ -238,9 +238,8 @@ read_marks(FunctionCallInfo fcinfo, Chart *chart)
 }
 
 static void
-set_scale(Chart *chart, double given)
+set_scale(Chart *chart, double given, double cpus)
 {
-	const double cpus = rint(pgscale_kernel_cpus() * 10) / 10;
 	double		most = 0;
 
 	for (int i = 0; i < chart->nbuckets; i++)
@@ -566,7 +565,7 @@ put_plain_chart(StringInfo out, const Chart *chart)
 
 /*
  * pgscale_internal.report_chart(format, since, until, bucket_s, at[], event_type[], active_sessions[], coverage_fraction[],
- * mark_at[], mark[], most): the arrays are the columns of pgscale.activity(), and what is to be marked.
+ * mark_at[], mark[], most, cpus): the arrays are the columns of pgscale.activity(), and what is to be marked.
  */
 Datum
 pgscale_report_chart(PG_FUNCTION_ARGS)
@@ -595,7 +594,8 @@ pgscale_report_chart(PG_FUNCTION_ARGS)
 
 	read_buckets(fcinfo, &chart);
 	read_marks(fcinfo, &chart);
-	set_scale(&chart, PG_ARGISNULL(10) ? 0 : PG_GETARG_FLOAT8(10));
+	set_scale(&chart, PG_ARGISNULL(10) ? 0 : PG_GETARG_FLOAT8(10),
+			  PG_ARGISNULL(11) || !PG_GETARG_BOOL(11) ? 0 : rint(pgscale_kernel_cpus() * 10) / 10);
 	initStringInfo(&out);
 	if (html)
 		put_html_chart(&out, &chart);

@@ -1,16 +1,14 @@
 -- Facts that several sections of a report use.
 
--- Events that may explain a change within the period. Sources that are not available are left out.
-CREATE FUNCTION pgscale_internal.report_marks(since timestamptz, until timestamptz, OUT at timestamptz, OUT kind text, OUT mark text)
+-- Events that may explain a change within the period, of a node as the archive has them. Sources that are not available are left out.
+CREATE FUNCTION pgscale_internal.report_marks(since timestamptz, until timestamptz, node text DEFAULT NULL, OUT at timestamptz, OUT kind text, OUT mark text)
 RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 20
 SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
-    source text;
-BEGIN
-    FOREACH source IN ARRAY ARRAY[
+    own CONSTANT text[] := ARRAY[
         $q$SELECT pg_postmaster_start_time(), 'start', 'the server started'$q$,
         $q$SELECT pg_conf_load_time(), 'reload', 'the configuration was reloaded'
             WHERE pg_conf_load_time() > pg_postmaster_start_time() + interval '1 s'$q$,
@@ -20,23 +18,29 @@ BEGIN
                          coalesce(left(pgscale_internal.setting_text(j.new_value, s.unit), 40), '(not set)'), j.change, j.state)
              FROM pgscale_internal.tuning_journal() j
              LEFT JOIN pg_settings s ON s.name = j.setting
-            WHERE NOT pgscale_internal.is_secret(j.setting, concat(j.old_value, ' ', j.new_value))$q$,
-        $q$SELECT c.at, 'setting', format('%s%s: %s to %s', c.node || ': ', c.setting, coalesce(left(pgscale_internal.setting_text(c.old, s.unit), 40), '(not set)'),
+            WHERE NOT pgscale_internal.is_secret(j.setting, concat(j.old_value, ' ', j.new_value))$q$];
+    source text;
+BEGIN
+    FOREACH source IN ARRAY CASE WHEN node IS NULL THEN own ELSE '{}' END || ARRAY[
+        $q$SELECT c.at, 'setting', format('%s%s: %s to %s', CASE WHEN $3 IS NULL THEN c.node || ': ' END, c.setting, coalesce(left(pgscale_internal.setting_text(c.old, s.unit), 40), '(not set)'),
                                           coalesce(left(pgscale_internal.setting_text(c.new, s.unit), 40), '(not set)'))
              FROM pgscale.archive_changes c
              LEFT JOIN pg_settings s ON s.name = c.setting
-            WHERE c.at BETWEEN $1 AND $2 AND NOT pg_is_in_recovery() AND NOT pgscale_internal.is_secret(c.setting, concat(c.old, ' ', c.new))$q$,
+            WHERE c.at BETWEEN $1 AND $2 AND CASE WHEN $3 IS NULL THEN NOT pg_is_in_recovery() ELSE c.node = $3 END
+              AND NOT pgscale_internal.is_secret(c.setting, concat(c.old, ' ', c.new))$q$,
         $q$SELECT m.at, 'checkpoint', format('%s checkpoints in %s s', m.checkpoints_timed + m.checkpoints_requested, round(m.period_s))
              FROM pgscale.archive_minutes m
-            WHERE m.at BETWEEN $1 AND $2 AND NOT m.pulled AND NOT pg_is_in_recovery() AND m.checkpoints_timed + m.checkpoints_requested > 0$q$,
-        $q$SELECT m.at, 'node', format('%s took over from %s', m.node, m.before)
-             FROM (SELECT m.at, m.node, lag(m.node) OVER (ORDER BY m.at) AS before
-                     FROM pgscale.archive_minutes m WHERE m.at BETWEEN $1 AND $2 AND NOT m.pulled) m
-            WHERE m.node <> m.before$q$]
+            WHERE m.at BETWEEN $1 AND $2 AND CASE WHEN $3 IS NULL THEN NOT (m.pulled OR pg_is_in_recovery()) ELSE m.node = $3 END
+              AND m.checkpoints_timed + m.checkpoints_requested > 0$q$,
+        $q$SELECT m.at, 'node', CASE WHEN m.node <> m.before THEN format('%s took over from %s', m.node, m.before) ELSE 'it became a ' || m.role END
+             FROM (SELECT m.at, m.node, m.role, lag(m.node) OVER (ORDER BY m.at) AS before, lag(m.role) OVER (ORDER BY m.at) AS role_before
+                     FROM pgscale.archive_minutes m
+                    WHERE m.at BETWEEN $1 AND $2 AND CASE WHEN $3 IS NULL THEN NOT m.pulled ELSE m.node = $3 END) m
+            WHERE m.node <> m.before OR m.role <> m.role_before$q$]
     LOOP
         BEGIN
             RETURN QUERY EXECUTE format('SELECT m.at, m.kind, m.mark FROM (%s LIMIT 1000) m (at, kind, mark)
-                                          WHERE m.at BETWEEN $1 AND $2', source) USING since, until;
+                                          WHERE m.at BETWEEN $1 AND $2', source) USING since, until, node;
         EXCEPTION
             -- a source that is not there, not for this role, or locked has no marks
             WHEN object_not_in_prerequisite_state OR insufficient_privilege OR lock_not_available OR undefined_table THEN NULL;
@@ -44,9 +48,9 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION pgscale_internal.report_marks(timestamptz, timestamptz) IS
+COMMENT ON FUNCTION pgscale_internal.report_marks(timestamptz, timestamptz, text) IS
 'part of report: restarts, checkpoints and changes of settings in a period, as far as they are known';
-GRANT EXECUTE ON FUNCTION pgscale_internal.report_marks(timestamptz, timestamptz) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.report_marks(timestamptz, timestamptz, text) TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.report_bucket(length interval, most integer)
 RETURNS double precision
@@ -62,14 +66,14 @@ COMMENT ON FUNCTION pgscale_internal.report_bucket(interval, integer) IS
 GRANT EXECUTE ON FUNCTION pgscale_internal.report_bucket(interval, integer) TO pg_monitor;
 
 -- The known fraction of a period, 100 % only if all of it is known, and its longest gaps of a second or more.
-CREATE FUNCTION pgscale_internal.report_known(since timestamptz, until timestamptz)
+CREATE FUNCTION pgscale_internal.report_known(since timestamptz, until timestamptz, node text DEFAULT NULL)
 RETURNS text
 LANGUAGE sql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
     WITH known AS MATERIALIZED (
         SELECT c.source, tstzrange(c.at, c.at + c.period_s * interval '1 s') AS span, c.known_s AS s
-          FROM pgscale_internal.past_coverage(since, until) c),
+          FROM pgscale_internal.past_coverage(since, until, node) c),
     gap AS (
         SELECT g.a, g.b, row_number() OVER (ORDER BY g.b - g.a DESC, g.a) AS n
           FROM (SELECT lower(m), upper(m) FROM unnest(tstzmultirange(tstzrange(since, until)) - (SELECT range_agg(k.span) FROM known k)) m) g (a, b)
@@ -87,8 +91,8 @@ AS $$
                             string_agg(DISTINCT k.source, ' and '), ' Nothing is known from ' || (SELECT g.text FROM gaps g) || '.') END
       FROM known k
 $$;
-COMMENT ON FUNCTION pgscale_internal.report_known(timestamptz, timestamptz) IS 'part of report: how much of a period is known, and its gaps';
-GRANT EXECUTE ON FUNCTION pgscale_internal.report_known(timestamptz, timestamptz) TO pg_monitor;
+COMMENT ON FUNCTION pgscale_internal.report_known(timestamptz, timestamptz, text) IS 'part of report: how much of a period is known, and its gaps';
+GRANT EXECUTE ON FUNCTION pgscale_internal.report_known(timestamptz, timestamptz, text) TO pg_monitor;
 
 -- The awaited thing, in a few words.
 CREATE FUNCTION pgscale_internal.report_what(event_type text, event text)
@@ -104,7 +108,7 @@ GRANT EXECUTE ON FUNCTION pgscale_internal.report_what(text, text) TO pg_monitor
 
 -- The root blockers of a period, as in top_waits(), with the details of blocker_profile(). Those cover more than the period, so
 -- their idle time counts in proportion.
-CREATE FUNCTION pgscale_internal.report_roots(since timestamptz, until timestamptz)
+CREATE FUNCTION pgscale_internal.report_roots(since timestamptz, until timestamptz, node text DEFAULT NULL)
 RETURNS TABLE (rank integer, item text, active_sessions double precision, fraction double precision, wait_ms double precision,
     idle_fraction double precision, usename text, application_name text, state text, first_seen timestamptz, last_seen timestamptz,
     query text)
@@ -113,7 +117,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
     WITH waited AS MATERIALIZED (
         SELECT w.rank, w.item, w.active_sessions, w.fraction, w.wait_ms
-          FROM pgscale_internal.past_items($1, $2, 'blocker'::text, 10) w
+          FROM pgscale_internal.past_items($1, $2, 'blocker'::text, 10, NULL, $3) w
          WHERE w.item IS NOT NULL AND w.wait_ms > 0),
     roots AS MATERIALIZED (
         SELECT DISTINCT ON (b.item) b.*
@@ -122,7 +126,7 @@ AS $$
                        CASE p.root_pid WHEN 0 THEN 'prepared transaction'
                                  ELSE p.root_pid || coalesce(' ' || nullif(p.application_name, ''), '') END AS item
                   FROM pgscale_internal.blocker_profile() p
-                 WHERE p.first_seen <= $2 AND p.last_seen >= $1) b
+                 WHERE $3 IS NULL AND p.first_seen <= $2 AND p.last_seen >= $1) b
           JOIN waited w USING (item)
          ORDER BY b.item, b.last_seen - b.first_seen DESC)
     SELECT w.rank, w.item, w.active_sessions, w.fraction, w.wait_ms, r.idle_in_transaction_ms / nullif(r.waited_ms, 0),
@@ -137,22 +141,22 @@ AS $$
       LEFT JOIN pg_database d ON d.oid = a.datid
      ORDER BY w.rank
 $$;
-COMMENT ON FUNCTION pgscale_internal.report_roots(timestamptz, timestamptz) IS
+COMMENT ON FUNCTION pgscale_internal.report_roots(timestamptz, timestamptz, text) IS
 'part of report: the root blockers of lock waits in a period, and their states';
-GRANT EXECUTE ON FUNCTION pgscale_internal.report_roots(timestamptz, timestamptz) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.report_roots(timestamptz, timestamptz, text) TO pg_monitor;
 
 -- Did lock waits take a relevant fraction of the period, caused by one root or by idle transactions? Then the root is to blame,
 -- and not the statements that waited.
-CREATE FUNCTION pgscale_internal.report_blame(since timestamptz, until timestamptz, OUT idle boolean, OUT sentence text)
+CREATE FUNCTION pgscale_internal.report_blame(since timestamptz, until timestamptz, node text DEFAULT NULL, OUT idle boolean, OUT sentence text)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
     WITH roots AS MATERIALIZED (
-        SELECT r.*, r.wait_ms * coalesce(r.idle_fraction, 0) AS idle_ms FROM pgscale_internal.report_roots($1, $2) r WHERE r.item <> 'other'),
+        SELECT r.*, r.wait_ms * coalesce(r.idle_fraction, 0) AS idle_ms FROM pgscale_internal.report_roots($1, $2, $3) r WHERE r.item <> 'other'),
     total AS (
         SELECT sum(w.wait_ms) FILTER (WHERE w.event IS DISTINCT FROM 'IdleInTransaction') AS active_ms,
                sum(w.wait_ms) FILTER (WHERE w.event_type = 'Lock') AS lock_ms
-          FROM pgscale_internal.past_items($1, $2, 'event'::text, 1000) w),
+          FROM pgscale_internal.past_items($1, $2, 'event'::text, 1000, NULL, $3) w),
     sums AS (
         SELECT sum(r.idle_ms) AS idle_ms, count(*) FILTER (WHERE r.idle_fraction >= 0.5) AS idle_roots FROM roots r),
     -- the first of those that were idle, or of all
@@ -176,25 +180,25 @@ AS $$
           FROM root r CROSS JOIN sums s)
     SELECT coalesce((SELECT r.idle FROM root r), false), (SELECT upper(left(t.sentence, 1)) || substr(t.sentence, 2) FROM told t)
 $$;
-COMMENT ON FUNCTION pgscale_internal.report_blame(timestamptz, timestamptz) IS
+COMMENT ON FUNCTION pgscale_internal.report_blame(timestamptz, timestamptz, text) IS
 'part of report: a sentence on the root blocker that caused much of the lock waits, and whether it was idle in its transaction; NULL if none did';
-GRANT EXECUTE ON FUNCTION pgscale_internal.report_blame(timestamptz, timestamptz) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.report_blame(timestamptz, timestamptz, text) TO pg_monitor;
 
 -- The chart of a period. Its buckets are those of activity(), so the first and the last one may be only partly in the period: they
 -- count by their known part in the chart's averages.
-CREATE FUNCTION pgscale_internal.report_activity(since timestamptz, until timestamptz, most double precision, format text)
+CREATE FUNCTION pgscale_internal.report_part_activity(since timestamptz, until timestamptz, format text, node text DEFAULT NULL, most double precision DEFAULT NULL)
 RETURNS text
 LANGUAGE sql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT pgscale_internal.report_chart(format, least(since, min(a.at)), until, b.s, array_agg(a.at), array_agg(a.event_type),
-               array_agg(a.active_sessions), array_agg(a.coverage_fraction), m.at, m.mark, most)
+               array_agg(a.active_sessions), array_agg(a.coverage_fraction), m.at, m.mark, most, node IS NULL)
       FROM (SELECT pgscale_internal.report_bucket(until - since, CASE format WHEN 'html' THEN 120 ELSE 30 END)) b (s)
       CROSS JOIN (SELECT array_agg(m.at ORDER BY m.at), array_agg(m.mark ORDER BY m.at)
-                    FROM (SELECT * FROM pgscale_internal.report_marks(since, until) m ORDER BY m.kind = 'checkpoint', m.at LIMIT 40) m) m (at, mark)
-      CROSS JOIN LATERAL pgscale.activity(since, until, b.s * interval '1 s') a
+                    FROM (SELECT * FROM pgscale_internal.report_marks(since, until, node) m ORDER BY m.kind = 'checkpoint', m.at LIMIT 40) m) m (at, mark)
+      CROSS JOIN LATERAL pgscale.activity(since, until, b.s * interval '1 s', node) a
      GROUP BY b.s, m.at, m.mark
 $$;
-COMMENT ON FUNCTION pgscale_internal.report_activity(timestamptz, timestamptz, double precision, text) IS
+COMMENT ON FUNCTION pgscale_internal.report_part_activity(timestamptz, timestamptz, text, text, double precision) IS
 'part of report: active sessions over time, with marked events';
-GRANT EXECUTE ON FUNCTION pgscale_internal.report_activity(timestamptz, timestamptz, double precision, text) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.report_part_activity(timestamptz, timestamptz, text, text, double precision) TO pg_monitor;

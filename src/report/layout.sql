@@ -19,16 +19,16 @@ GRANT EXECUTE ON FUNCTION pgscale_internal.report_table(text, text[], text[], te
 CREATE FUNCTION pgscale_internal.report_chart(
     format text, since timestamptz, until timestamptz, bucket_s double precision,
     at timestamptz[], event_type text[], active_sessions double precision[], coverage_fraction double precision[],
-    mark_at timestamptz[] DEFAULT NULL, mark text[] DEFAULT NULL, most double precision DEFAULT NULL)
+    mark_at timestamptz[] DEFAULT NULL, mark text[] DEFAULT NULL, most double precision DEFAULT NULL, cpus boolean DEFAULT true)
 RETURNS text
 AS 'MODULE_PATHNAME', 'pgscale_report_chart'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED
 SET search_path = pg_catalog, pg_temp;
 COMMENT ON FUNCTION pgscale_internal.report_chart(text, timestamptz, timestamptz, double precision, timestamptz[], text[],
-    double precision[], double precision[], timestamptz[], text[], double precision) IS
-'part of report: active sessions over time by class of wait event, as activity() has them, with marks';
+    double precision[], double precision[], timestamptz[], text[], double precision, boolean) IS
+'part of report: active sessions over time by class of wait event, as activity() has them, with marks and this server''s CPUs';
 GRANT EXECUTE ON FUNCTION pgscale_internal.report_chart(text, timestamptz, timestamptz, double precision, timestamptz[], text[],
-    double precision[], double precision[], timestamptz[], text[], double precision) TO pg_monitor;
+    double precision[], double precision[], timestamptz[], text[], double precision, boolean) TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.report_page(title text, body text)
 RETURNS text

@@ -1,7 +1,7 @@
 -- The parts of a report: a function for each. If data is not available, the function raises an error, which report_section()
 -- turns into a sentence. Parts about two periods take both.
 
-CREATE FUNCTION pgscale_internal.report_part_period(since timestamptz, until timestamptz, format text)
+CREATE FUNCTION pgscale_internal.report_part_period(since timestamptz, until timestamptz, format text, node text DEFAULT NULL)
 RETURNS text LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1
 AS $$
 #variable_conflict use_variable
@@ -11,39 +11,43 @@ DECLARE
     item record;
 BEGIN
     cells := ARRAY[
-        ['Server', format('PostgreSQL %s, up since %s', current_setting('server_version'),
-                          date_trunc('second', pg_postmaster_start_time()))],
         ['Period', format('%s to %s (%s)', date_trunc('second', since), date_trunc('second', until), current_setting('TimeZone'))],
         ['Made', format('%s in database %s by %s, of pgscale %s', date_trunc('second', clock_timestamp()), current_database(),
                         session_user, (SELECT e.extversion FROM pg_extension e WHERE e.extname = 'pgscale'))]];
     BEGIN
-        SELECT n.node, n.system_identifier, n.role, n.lag_s INTO item FROM pgscale.node_identity() n;
-        cells := ARRAY['Node', concat_ws(', ', item.node, 'system identifier ' || item.system_identifier, item.role,
-                                         'behind by ' || round(item.lag_s::numeric, 1) || ' s')] || cells;
+        IF node IS NULL THEN
+            cells := ARRAY['Server', format('PostgreSQL %s, up since %s', current_setting('server_version'),
+                                            date_trunc('second', pg_postmaster_start_time()))] || cells;
+            SELECT concat_ws(', ', n.node, 'system identifier ' || n.system_identifier, n.role,
+                             'behind by ' || round(n.lag_s::numeric, 1) || ' s') AS text INTO item FROM pgscale.node_identity() n;
+        ELSE
+            SELECT format('%s, from the archive of %s; its own report has more', node, pgscale_internal.report_node()) AS text INTO item;
+        END IF;
+        cells := ARRAY['Node', item.text] || cells;
     EXCEPTION
         WHEN insufficient_privilege THEN NULL;
     END;
     body := pgscale_internal.report_table(format, '{"",""}'::text[], '{name,prose}'::text[], cells);
     BEGIN
-        RETURN body || pgscale_internal.report_paragraph(format, pgscale_internal.report_known(since, until), ''::text);
+        RETURN body || pgscale_internal.report_paragraph(format, pgscale_internal.report_known(since, until, node), ''::text);
     EXCEPTION
         WHEN OTHERS THEN
             RETURN body || pgscale_internal.report_paragraph(format, 'Nothing is known of the waits: ' || SQLERRM || '.', 'missing'::text);
     END;
 END
 $$;
-COMMENT ON FUNCTION pgscale_internal.report_part_period(timestamptz, timestamptz, text) IS
+COMMENT ON FUNCTION pgscale_internal.report_part_period(timestamptz, timestamptz, text, text) IS
 'part of report: the server, the period, and its known part';
-GRANT EXECUTE ON FUNCTION pgscale_internal.report_part_period(timestamptz, timestamptz, text) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.report_part_period(timestamptz, timestamptz, text, text) TO pg_monitor;
 
 -- The first statement, whether its text is known or not. Those without an identifier are one item: it is named before a statement
 -- that took less.
-CREATE FUNCTION pgscale_internal.report_top_statement(since timestamptz, until timestamptz, active_sessions double precision)
+CREATE FUNCTION pgscale_internal.report_top_statement(since timestamptz, until timestamptz, active_sessions double precision, node text DEFAULT NULL)
 RETURNS text LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1
 AS $$
     WITH item AS MATERIALIZED (
         SELECT i.kind, i.queryid, i.active_sessions, round((100 * i.active_sessions / $3)::numeric) AS percent
-          FROM pgscale_internal.past_items($1, $2, 'query'::text, 100) i
+          FROM pgscale_internal.past_items($1, $2, 'query'::text, 100, NULL, $4) i
          WHERE i.kind <> 'other' AND i.active_sessions > 0),
     named AS MATERIALIZED (SELECT * FROM item i WHERE i.kind = 'named' ORDER BY i.active_sessions DESC, i.queryid LIMIT 1),
     unknown AS MATERIALIZED (
@@ -51,42 +55,42 @@ AS $$
     SELECT nullif(concat_ws(' ',
                (SELECT format('Statements without a query identifier took %s %% of it%s.%s', u.percent,
                               ' (' || nullif(concat_ws(', ',
-                                  (SELECT 'compute_query_id is off' FROM pg_settings s WHERE s.name = 'compute_query_id' AND s.reset_val = 'off'),
-                                  (SELECT 'most of user ' || i.item FROM pgscale_internal.past_items($1, $2, 'user'::text, 1, 0::bigint) i WHERE i.kind = 'named'),
-                                  (SELECT 'application ' || i.item FROM pgscale_internal.past_items($1, $2, 'application'::text, 1, 0::bigint) i
+                                  (SELECT 'compute_query_id is off' FROM pg_settings s WHERE $4 IS NULL AND s.name = 'compute_query_id' AND s.reset_val = 'off'),
+                                  (SELECT 'most of user ' || i.item FROM pgscale_internal.past_items($1, $2, 'user'::text, 1, 0::bigint, $4) i WHERE i.kind = 'named'),
+                                  (SELECT 'application ' || i.item FROM pgscale_internal.past_items($1, $2, 'application'::text, 1, 0::bigint, $4) i
                                     WHERE i.kind = 'named')), '') || ')',
-                              ' The one that ran longest: ' || pgscale_internal.clean_line((SELECT pgscale_internal.unidentified_statement($1, $2)), 100))
+                              ' The one that ran longest: ' || pgscale_internal.clean_line((SELECT pgscale_internal.unidentified_statement($1, $2) WHERE $4 IS NULL), 100))
                   FROM unknown u),
                (SELECT format('The statement%s that took most of it, %s %%, is%s', (SELECT ' with an identifier' FROM unknown), n.percent,
                               coalesce(': ' || pgscale_internal.clean_line(x.query, 100),
                                        format(' the one with queryid %s, whose text is not known.', n.queryid)))
                   FROM named n LEFT JOIN pgscale_internal.past_queries(ARRAY[n.queryid]) x ON true)), '')
 $$;
-COMMENT ON FUNCTION pgscale_internal.report_top_statement(timestamptz, timestamptz, double precision) IS
+COMMENT ON FUNCTION pgscale_internal.report_top_statement(timestamptz, timestamptz, double precision, text) IS
 'part of report: the statement with the most active sessions, and the statements without an identifier if they had more';
-GRANT EXECUTE ON FUNCTION pgscale_internal.report_top_statement(timestamptz, timestamptz, double precision) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.report_top_statement(timestamptz, timestamptz, double precision, text) TO pg_monitor;
 
-CREATE FUNCTION pgscale_internal.report_part_summary(since timestamptz, until timestamptz, format text)
+CREATE FUNCTION pgscale_internal.report_part_summary(since timestamptz, until timestamptz, format text, node text DEFAULT NULL)
 RETURNS text LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1
 AS $$
 #variable_conflict use_variable
 DECLARE
     body text;
-    finding text := CASE WHEN until > clock_timestamp() - interval '1 minute'
+    finding text := CASE WHEN node IS NULL AND until > clock_timestamp() - interval '1 minute'
                          THEN (SELECT format('Now%s: %s.', CASE d.certainty WHEN 'low' THEN ', perhaps' ELSE '' END, d.sentence)
                                  FROM pgscale.diagnosis() d WHERE d.rank = 1) END;
 BEGIN
     WITH waits AS MATERIALIZED (
         SELECT t.*, pgscale_internal.report_what(t.event_type, t.event) AS what, t.event IS NOT DISTINCT FROM 'IdleInTransaction' AS idle
-          FROM pgscale_internal.past_items(since, until, 'event'::text, 1000) t),
+          FROM pgscale_internal.past_items(since, until, 'event'::text, 1000, NULL, node) t),
     total AS (
         SELECT sum(w.wait_ms) FILTER (WHERE NOT w.idle) AS ms, sum(w.active_sessions) FILTER (WHERE NOT w.idle) AS active,
                sum(w.active_sessions) FILTER (WHERE w.idle) AS idle
           FROM waits w),
     -- the hour before, if a minute of it is known
     before AS (
-        SELECT CASE WHEN (SELECT sum(c.known_s) >= 60 FROM pgscale_internal.past_coverage(since - interval '1 hour', since) c)
-                    THEN coalesce((SELECT sum(i.active_sessions) FROM pgscale_internal.past_items(since - interval '1 hour', since, 'event'::text, 1000) i
+        SELECT CASE WHEN (SELECT sum(c.known_s) >= 60 FROM pgscale_internal.past_coverage(since - interval '1 hour', since, node) c)
+                    THEN coalesce((SELECT sum(i.active_sessions) FROM pgscale_internal.past_items(since - interval '1 hour', since, 'event'::text, 1000, NULL, node) i
                                     WHERE i.event IS DISTINCT FROM 'IdleInTransaction'), 0) END AS active),
     wait AS (
         SELECT coalesce('waiting for ' || nullif(w.what, substring(w.what FROM '^[(].*')),
@@ -96,23 +100,23 @@ BEGIN
                              ELSE 'in ' || w.item END) AS what, sum(w.wait_ms) AS ms
           FROM waits w WHERE w.item <> 'other' AND NOT w.idle GROUP BY 1 ORDER BY 2 DESC LIMIT 1)
     SELECT pgscale_internal.report_paragraph(format, concat_ws(' ', finding,
-               (SELECT r.sentence FROM pgscale_internal.report_blame(since, until) r),
+               (SELECT r.sentence FROM pgscale_internal.report_blame(since, until, node) r),
                format('On average %s sessions were active%s%s.', round(coalesce(total.active, 0)::numeric, 1),
                       ', and ' || nullif(round(total.idle::numeric, 1), 0) || ' were idle in a transaction',
                       '; in the hour before, ' || (SELECT round(b.active::numeric, 1) FROM before b) || ' were active'),
                (SELECT format('Active sessions spent %s %% of their time %s.', round((100 * wait.ms / total.ms)::numeric), wait.what)
                   FROM wait),
-               pgscale_internal.report_top_statement(since, until, total.active)), ''::text)
+               pgscale_internal.report_top_statement(since, until, total.active, node)), ''::text)
       INTO body
       FROM total
      WHERE EXISTS (SELECT FROM waits w WHERE w.wait_ms > 0);
     RETURN coalesce(body, pgscale_internal.report_paragraph(format, concat_ws(' ', finding, 'No active session is known.'), ''::text));
 END
 $$;
-COMMENT ON FUNCTION pgscale_internal.report_part_summary(timestamptz, timestamptz, text) IS 'part of report: the period in a few sentences';
-GRANT EXECUTE ON FUNCTION pgscale_internal.report_part_summary(timestamptz, timestamptz, text) TO pg_monitor;
+COMMENT ON FUNCTION pgscale_internal.report_part_summary(timestamptz, timestamptz, text, text) IS 'part of report: the period in a few sentences';
+GRANT EXECUTE ON FUNCTION pgscale_internal.report_part_summary(timestamptz, timestamptz, text, text) TO pg_monitor;
 
-CREATE FUNCTION pgscale_internal.report_part_load(since timestamptz, until timestamptz, format text)
+CREATE FUNCTION pgscale_internal.report_part_load(since timestamptz, until timestamptz, format text, node text DEFAULT NULL)
 RETURNS text LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1
 AS $$
 #variable_conflict use_variable
@@ -120,7 +124,7 @@ DECLARE
     body text;
     item record;
 BEGIN
-    IF pg_is_in_recovery() THEN
+    IF node IS NULL AND pg_is_in_recovery() THEN
         RETURN pgscale_internal.report_paragraph(format, 'This server is a standby, so its archive describes the primary.', 'missing'::text);
     END IF;
     -- a row that lies in the period in part counts by its part
@@ -132,11 +136,11 @@ BEGIN
            sum(m.temp_bytes * m.part)::bigint AS temp_bytes, sum(m.deadlocks * m.part) AS deadlocks, sum(m.conflicts * m.part) AS conflicts,
            sum(m.rows_inserted * m.part) AS inserted, sum(m.rows_updated * m.part) AS updated, sum(m.rows_deleted * m.part) AS deleted,
            max(m.connections_peak) AS connections,
-           string_agg(DISTINCT m.node, ', ') FILTER (WHERE m.node <> (SELECT pgscale_internal.report_node())) AS nodes
+           string_agg(DISTINCT m.node, ', ') FILTER (WHERE m.node <> coalesce(node, (SELECT pgscale_internal.report_node()))) AS nodes
       INTO item
       FROM (SELECT a.*, extract(epoch FROM least(a.at + a.period_s * interval '1 s', until) - greatest(a.at, since))::float8 / a.period_s AS part
               FROM pgscale.archive_minutes a
-             WHERE a.at > since - interval '1 day' AND a.at < until AND a.period_s > 0 AND NOT a.pulled) m
+             WHERE a.at > since - interval '1 day' AND a.at < until AND a.period_s > 0 AND CASE WHEN node IS NULL THEN NOT a.pulled ELSE a.node = node END) m
      WHERE m.part > 0;
     IF item.s IS NULL THEN
         RETURN pgscale_internal.report_paragraph(format, 'The archive of this database has no rows of the period.', 'missing'::text);
@@ -154,24 +158,24 @@ BEGIN
     RETURN body;
 END
 $$;
-COMMENT ON FUNCTION pgscale_internal.report_part_load(timestamptz, timestamptz, text) IS 'part of report: the archive''s counters of the period';
-GRANT EXECUTE ON FUNCTION pgscale_internal.report_part_load(timestamptz, timestamptz, text) TO pg_monitor;
+COMMENT ON FUNCTION pgscale_internal.report_part_load(timestamptz, timestamptz, text, text) IS 'part of report: the archive''s counters of the period';
+GRANT EXECUTE ON FUNCTION pgscale_internal.report_part_load(timestamptz, timestamptz, text, text) TO pg_monitor;
 
-CREATE FUNCTION pgscale_internal.report_part_periods(since timestamptz, until timestamptz, since2 timestamptz, until2 timestamptz, format text)
+CREATE FUNCTION pgscale_internal.report_part_periods(since timestamptz, until timestamptz, since2 timestamptz, until2 timestamptz, format text, node text DEFAULT NULL)
 RETURNS text LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1
 AS $$
 #variable_conflict use_variable
 BEGIN
     RETURN pgscale_internal.report_table(format, '{period,since,until,known}'::text[], '{name,name,name,prose}'::text[], ARRAY[
-        ['1', date_trunc('second', since)::text, date_trunc('second', until)::text, pgscale_internal.report_known(since, until)],
-        ['2', date_trunc('second', since2)::text, date_trunc('second', until2)::text, pgscale_internal.report_known(since2, until2)]]);
+        ['1', date_trunc('second', since)::text, date_trunc('second', until)::text, pgscale_internal.report_known(since, until, node)],
+        ['2', date_trunc('second', since2)::text, date_trunc('second', until2)::text, pgscale_internal.report_known(since2, until2, node)]]);
 END
 $$;
-COMMENT ON FUNCTION pgscale_internal.report_part_periods(timestamptz, timestamptz, timestamptz, timestamptz, text) IS
+COMMENT ON FUNCTION pgscale_internal.report_part_periods(timestamptz, timestamptz, timestamptz, timestamptz, text, text) IS
 'part of report: two periods, and their known parts';
-GRANT EXECUTE ON FUNCTION pgscale_internal.report_part_periods(timestamptz, timestamptz, timestamptz, timestamptz, text) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.report_part_periods(timestamptz, timestamptz, timestamptz, timestamptz, text, text) TO pg_monitor;
 
-CREATE FUNCTION pgscale_internal.report_part_activities(since timestamptz, until timestamptz, since2 timestamptz, until2 timestamptz, format text)
+CREATE FUNCTION pgscale_internal.report_part_activities(since timestamptz, until timestamptz, since2 timestamptz, until2 timestamptz, format text, node text DEFAULT NULL)
 RETURNS text LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1
 AS $$
 #variable_conflict use_variable
@@ -182,49 +186,45 @@ DECLARE
     item record;
 BEGIN
     SELECT max(t.total) INTO item
-      FROM (SELECT sum(a.active_sessions) AS total FROM pgscale.activity(since, until, pgscale_internal.report_bucket(until - since, buckets) * interval '1 s') a GROUP BY a.at
+      FROM (SELECT sum(a.active_sessions) AS total FROM pgscale.activity(since, until, pgscale_internal.report_bucket(until - since, buckets) * interval '1 s', node) a GROUP BY a.at
             UNION ALL
-            SELECT sum(a.active_sessions) FROM pgscale.activity(since2, until2, pgscale_internal.report_bucket(until2 - since2, buckets) * interval '1 s') a GROUP BY a.at) t;
-    body := pgscale_internal.report_activity(since, until, item.max, format);
+            SELECT sum(a.active_sessions) FROM pgscale.activity(since2, until2, pgscale_internal.report_bucket(until2 - since2, buckets) * interval '1 s', node) a GROUP BY a.at) t;
+    body := pgscale_internal.report_part_activity(since, until, format, node, item.max);
     RETURN CASE WHEN html THEN '<div class="two"><div><h3>1</h3>' || body || '</div><div><h3>2</h3>'
-                               || pgscale_internal.report_activity(since2, until2, item.max, format) || '</div></div>'
-                ELSE body || pgscale_internal.report_activity(since2, until2, item.max, format) END;
+                               || pgscale_internal.report_part_activity(since2, until2, format, node, item.max) || '</div></div>'
+                ELSE body || pgscale_internal.report_part_activity(since2, until2, format, node, item.max) END;
 END
 $$;
-COMMENT ON FUNCTION pgscale_internal.report_part_activities(timestamptz, timestamptz, timestamptz, timestamptz, text) IS
+COMMENT ON FUNCTION pgscale_internal.report_part_activities(timestamptz, timestamptz, timestamptz, timestamptz, text, text) IS
 'part of report: active sessions over time, of both periods';
-GRANT EXECUTE ON FUNCTION pgscale_internal.report_part_activities(timestamptz, timestamptz, timestamptz, timestamptz, text) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.report_part_activities(timestamptz, timestamptz, timestamptz, timestamptz, text, text) TO pg_monitor;
 
-CREATE FUNCTION pgscale_internal.report_part_differences(since timestamptz, until timestamptz, since2 timestamptz, until2 timestamptz, format text)
+CREATE FUNCTION pgscale_internal.report_part_differences(since timestamptz, until timestamptz, since2 timestamptz, until2 timestamptz, format text, node text DEFAULT NULL)
 RETURNS text LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1
 AS $$
 #variable_conflict use_variable
-DECLARE
-    body text;
 BEGIN
-    SELECT string_agg(pgscale_internal.report_paragraph(format, 'By ' || k.kind, 'list'::text)
+    RETURN (SELECT string_agg(pgscale_internal.report_paragraph(format, 'By ' || k.kind, 'list'::text)
                || pgscale_internal.report_table(format, ARRAY[k.kind, 'sessions in 1', 'sessions in 2', 'difference', 'share in 1', 'share in 2'],
                                        ARRAY[CASE k.kind WHEN 'query' THEN 'query' ELSE 'name' END, 'number', 'number', 'change', 'share', 'share'],
                                        k.cells), '' ORDER BY k.n)
-      INTO body
       FROM (SELECT k.kind, k.n, array_agg(ARRAY[
                        CASE k.kind WHEN 'query' THEN coalesce(q.query, w.item) ELSE w.item END,
                        w.active_sessions_1::text, w.active_sessions_2::text, w.difference::text, w.fraction_1::text, w.fraction_2::text]
                        ORDER BY w.ordinality) AS cells
               FROM unnest('{event,query,application,user,database}'::text[]) WITH ORDINALITY k (kind, n)
-              CROSS JOIN LATERAL pgscale_internal.past_differences(since, until, since2, until2, k.kind, 10) WITH ORDINALITY w
+              CROSS JOIN LATERAL pgscale_internal.past_differences(since, until, since2, until2, k.kind, 10, node) WITH ORDINALITY w
               LEFT JOIN LATERAL (
                    SELECT p.query FROM pgscale_internal.past_queries(ARRAY[w.item::bigint]) p
                     WHERE k.kind = 'query' AND w.item ~ '^-?[0-9]+$' LIMIT 1) q ON true
-             GROUP BY k.kind, k.n) k;
-    RETURN body;
+             GROUP BY k.kind, k.n) k);
 END
 $$;
-COMMENT ON FUNCTION pgscale_internal.report_part_differences(timestamptz, timestamptz, timestamptz, timestamptz, text) IS
+COMMENT ON FUNCTION pgscale_internal.report_part_differences(timestamptz, timestamptz, timestamptz, timestamptz, text, text) IS
 'part of report: differences between two periods';
-GRANT EXECUTE ON FUNCTION pgscale_internal.report_part_differences(timestamptz, timestamptz, timestamptz, timestamptz, text) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.report_part_differences(timestamptz, timestamptz, timestamptz, timestamptz, text, text) TO pg_monitor;
 
-CREATE FUNCTION pgscale_internal.report_part_changes(since timestamptz, until timestamptz, since2 timestamptz, until2 timestamptz, format text)
+CREATE FUNCTION pgscale_internal.report_part_changes(since timestamptz, until timestamptz, since2 timestamptz, until2 timestamptz, format text, node text DEFAULT NULL)
 RETURNS text LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1
 AS $$
 #variable_conflict use_variable
@@ -234,16 +234,16 @@ BEGIN
     SELECT pgscale_internal.report_table(format, '{"at",what}'::text[], '{name,prose}'::text[],
                array_agg(ARRAY[date_trunc('second', m.at)::text, m.mark] ORDER BY m.at))
       INTO body
-      FROM pgscale_internal.report_marks(least(since, since2), greatest(until, until2)) m
+      FROM pgscale_internal.report_marks(least(since, since2), greatest(until, until2), node) m
      WHERE m.kind <> 'checkpoint';
     RETURN coalesce(nullif(body, ''), pgscale_internal.report_paragraph(format, 'No restart and no changed setting is known.', 'note'::text));
 END
 $$;
-COMMENT ON FUNCTION pgscale_internal.report_part_changes(timestamptz, timestamptz, timestamptz, timestamptz, text) IS
+COMMENT ON FUNCTION pgscale_internal.report_part_changes(timestamptz, timestamptz, timestamptz, timestamptz, text, text) IS
 'part of report: restarts and settings changed';
-GRANT EXECUTE ON FUNCTION pgscale_internal.report_part_changes(timestamptz, timestamptz, timestamptz, timestamptz, text) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.report_part_changes(timestamptz, timestamptz, timestamptz, timestamptz, text, text) TO pg_monitor;
 
-CREATE FUNCTION pgscale_internal.report_part_waits(since timestamptz, until timestamptz, format text)
+CREATE FUNCTION pgscale_internal.report_part_waits(since timestamptz, until timestamptz, format text, node text DEFAULT NULL)
 RETURNS text LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1
 AS $$
 #variable_conflict use_variable
@@ -253,8 +253,8 @@ BEGIN
     WITH w AS MATERIALIZED (
         SELECT t.rank, t.item, t.active_sessions, t.fraction, t.wait_ms, pgscale_internal.report_what(t.event_type, t.event) AS what,
                pgscale.wait_kind(t.event_type, t.event) AS kind, t.event_type, t.event
-          FROM pgscale_internal.past_items(since, until, 'event'::text, 12) t),
-    blame AS MATERIALIZED (SELECT b.idle FROM pgscale_internal.report_blame(since, until) b WHERE EXISTS (SELECT FROM w WHERE w.event_type = 'Lock')),
+          FROM pgscale_internal.past_items(since, until, 'event'::text, 12, NULL, node) t),
+    blame AS MATERIALIZED (SELECT b.idle FROM pgscale_internal.report_blame(since, until, node) b WHERE EXISTS (SELECT FROM w WHERE w.event_type = 'Lock')),
     help AS (
         SELECT w.what, sum(w.fraction) AS fraction, (array_agg(m.meaning ORDER BY w.rank))[1] AS meaning,
                (array_agg(m.remedy ORDER BY w.rank))[1] AS remedy
@@ -284,10 +284,10 @@ BEGIN
     RETURN body;
 END
 $$;
-COMMENT ON FUNCTION pgscale_internal.report_part_waits(timestamptz, timestamptz, text) IS 'part of report: top waits, and what helps';
-GRANT EXECUTE ON FUNCTION pgscale_internal.report_part_waits(timestamptz, timestamptz, text) TO pg_monitor;
+COMMENT ON FUNCTION pgscale_internal.report_part_waits(timestamptz, timestamptz, text, text) IS 'part of report: top waits, and what helps';
+GRANT EXECUTE ON FUNCTION pgscale_internal.report_part_waits(timestamptz, timestamptz, text, text) TO pg_monitor;
 
-CREATE FUNCTION pgscale_internal.report_part_queries(since timestamptz, until timestamptz, format text)
+CREATE FUNCTION pgscale_internal.report_part_queries(since timestamptz, until timestamptz, format text, node text DEFAULT NULL)
 RETURNS text LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1
 AS $$
 #variable_conflict use_variable
@@ -295,13 +295,13 @@ DECLARE
     body text;
 BEGIN
     WITH q AS MATERIALIZED (
-        SELECT * FROM pgscale_internal.past_items(since, until, 'query'::text, 10)),
+        SELECT * FROM pgscale_internal.past_items(since, until, 'query'::text, 10, NULL, node)),
     texts AS (
         SELECT t.queryid, t.query FROM pgscale_internal.past_queries(ARRAY(SELECT q.queryid FROM q)) t),
     waits AS (
         SELECT w.queryid, string_agg(format('%s %s %%', w.item, round(100 * w.share)), ', ' ORDER BY w.share DESC) AS waits
           FROM (SELECT q.queryid, i.item, i.kind, i.rank, (i.wait_ms / nullif(sum(i.wait_ms) OVER (PARTITION BY q.queryid), 0))::numeric AS share
-                  FROM q CROSS JOIN LATERAL pgscale_internal.past_items(since, until, 'event'::text, 5, q.queryid) i
+                  FROM q CROSS JOIN LATERAL pgscale_internal.past_items(since, until, 'event'::text, 5, q.queryid, node) i
                  WHERE q.queryid IS NOT NULL) w
          WHERE w.kind = 'named' AND w.rank <= 4 AND w.share >= 0.01
          GROUP BY w.queryid)
@@ -310,7 +310,7 @@ BEGIN
                    CASE WHEN texts.query IS NOT NULL THEN texts.query
                         WHEN q.queryid IS NOT NULL THEN format('(query %s, whose text is not known)', q.queryid)
                         WHEN q.item = 'other' THEN '(all others)'
-                        ELSE coalesce('(no identifier; longest: ' || (SELECT pgscale_internal.unidentified_statement(since, until)) || ')',
+                        ELSE coalesce('(no identifier; longest: ' || (SELECT pgscale_internal.unidentified_statement(since, until) WHERE node IS NULL) || ')',
                                       '(no query: between statements, or before a statement has its identifier)') END,
                    q.active_sessions::text, q.fraction::text, q.wait_ms::text, waits.waits] ORDER BY q.rank))
       INTO body
@@ -319,26 +319,22 @@ BEGIN
     RETURN body;
 END
 $$;
-COMMENT ON FUNCTION pgscale_internal.report_part_queries(timestamptz, timestamptz, text) IS 'part of report: top queries, and their waits';
-GRANT EXECUTE ON FUNCTION pgscale_internal.report_part_queries(timestamptz, timestamptz, text) TO pg_monitor;
+COMMENT ON FUNCTION pgscale_internal.report_part_queries(timestamptz, timestamptz, text, text) IS 'part of report: top queries, and their waits';
+GRANT EXECUTE ON FUNCTION pgscale_internal.report_part_queries(timestamptz, timestamptz, text, text) TO pg_monitor;
 
-CREATE FUNCTION pgscale_internal.report_part_sessions(since timestamptz, until timestamptz, format text)
+CREATE FUNCTION pgscale_internal.report_part_sessions(since timestamptz, until timestamptz, format text, node text DEFAULT NULL)
 RETURNS text LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1
 AS $$
 #variable_conflict use_variable
-DECLARE
-    body text;
 BEGIN
-    SELECT pgscale_internal.report_table(format, '{by,name,sessions,share,time}'::text[], '{name,name,number,share,ms}'::text[],
+    RETURN (SELECT pgscale_internal.report_table(format, '{by,name,sessions,share,time}'::text[], '{name,name,number,share,ms}'::text[],
                array_agg(ARRAY[k.kind, w.item, w.active_sessions::text, w.fraction::text, w.wait_ms::text] ORDER BY k.n, w.rank))
-      INTO body
       FROM unnest('{application,user,database}'::text[]) WITH ORDINALITY k (kind, n)
-      CROSS JOIN LATERAL pgscale_internal.past_items(since, until, k.kind, 5) w;
-    RETURN body;
+      CROSS JOIN LATERAL pgscale_internal.past_items(since, until, k.kind, 5, NULL, node) w);
 END
 $$;
-COMMENT ON FUNCTION pgscale_internal.report_part_sessions(timestamptz, timestamptz, text) IS 'part of report: applications, users and databases';
-GRANT EXECUTE ON FUNCTION pgscale_internal.report_part_sessions(timestamptz, timestamptz, text) TO pg_monitor;
+COMMENT ON FUNCTION pgscale_internal.report_part_sessions(timestamptz, timestamptz, text, text) IS 'part of report: applications, users and databases';
+GRANT EXECUTE ON FUNCTION pgscale_internal.report_part_sessions(timestamptz, timestamptz, text, text) TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.report_part_connections(since timestamptz, until timestamptz, format text)
 RETURNS text LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1
@@ -362,7 +358,7 @@ COMMENT ON FUNCTION pgscale_internal.report_part_connections(timestamptz, timest
 'part of report: connections in use now, and the applications with the most of them';
 GRANT EXECUTE ON FUNCTION pgscale_internal.report_part_connections(timestamptz, timestamptz, text) TO pg_monitor;
 
-CREATE FUNCTION pgscale_internal.report_part_blockers(since timestamptz, until timestamptz, format text)
+CREATE FUNCTION pgscale_internal.report_part_blockers(since timestamptz, until timestamptz, format text, node text DEFAULT NULL)
 RETURNS text LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1
 AS $$
 #variable_conflict use_variable
@@ -376,7 +372,10 @@ BEGIN
                                r.wait_ms::text, to_char(r.first_seen, t.form), to_char(r.last_seen, t.form), r.query]
                          ORDER BY r.rank))
       INTO body
-      FROM pgscale_internal.report_roots(since, until) r, (SELECT CASE WHEN until::date = since::date THEN 'HH24:MI:SS' ELSE 'MM-DD HH24:MI' END) t (form);
+      FROM pgscale_internal.report_roots(since, until, node) r, (SELECT CASE WHEN until::date = since::date THEN 'HH24:MI:SS' ELSE 'MM-DD HH24:MI' END) t (form);
+    IF node IS NOT NULL THEN
+        RETURN body;
+    END IF;
     SELECT body || pgscale_internal.report_paragraph(format, 'At this moment', 'list'::text)
                 || pgscale_internal.report_table(format, '{process,waiters,waited,activity,application,query}'::text[],
                                         '{prose,count,ms,prose,name,query}'::text[], array_agg(b.row ORDER BY b.n)) AS now,
@@ -390,8 +389,8 @@ BEGIN
                 ELSE body || pgscale_internal.report_paragraph(format, 'At this moment no process waits for a lock.', 'note'::text) END;
 END
 $$;
-COMMENT ON FUNCTION pgscale_internal.report_part_blockers(timestamptz, timestamptz, text) IS 'part of report: root blockers';
-GRANT EXECUTE ON FUNCTION pgscale_internal.report_part_blockers(timestamptz, timestamptz, text) TO pg_monitor;
+COMMENT ON FUNCTION pgscale_internal.report_part_blockers(timestamptz, timestamptz, text, text) IS 'part of report: root blockers';
+GRANT EXECUTE ON FUNCTION pgscale_internal.report_part_blockers(timestamptz, timestamptz, text, text) TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.report_part_buffers(since timestamptz, until timestamptz, format text)
 RETURNS text LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1
@@ -425,15 +424,11 @@ CREATE FUNCTION pgscale_internal.report_part_sweeper(since timestamptz, until ti
 RETURNS text LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1
 AS $$
 #variable_conflict use_variable
-DECLARE
-    body text;
 BEGIN
-    SELECT pgscale_internal.report_table(format, '{state,consumed,starved,written,"backend writes",reason}'::text[],
+    RETURN (SELECT pgscale_internal.report_table(format, '{state,consumed,starved,written,"backend writes",reason}'::text[],
                '{name,count,count,count,count,prose}'::text[],
                ARRAY[s.state, s.consumed::text, s.starved::text, s.written::text, s.backend_writes::text, s.reason])
-      INTO body
-      FROM pgscale_internal.sweeper_stats() s;
-    RETURN body;
+      FROM pgscale_internal.sweeper_stats() s);
 END
 $$;
 COMMENT ON FUNCTION pgscale_internal.report_part_sweeper(timestamptz, timestamptz, text) IS 'part of report: the sweeper';
@@ -443,17 +438,13 @@ CREATE FUNCTION pgscale_internal.report_part_writeback(since timestamptz, until 
 RETURNS text LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1
 AS $$
 #variable_conflict use_variable
-DECLARE
-    body text;
 BEGIN
-    SELECT pgscale_internal.report_paragraph(format, format('The controller is %s: %s.', w.state, w.reason), ''::text)
+    RETURN (SELECT pgscale_internal.report_paragraph(format, format('The controller is %s: %s.', w.state, w.reason), ''::text)
            || pgscale_internal.report_table(format, '{"dirty in the kernel","of this cluster","under writeback","written by the server",requested,"I/O pressure"}'::text[],
                   '{bytes,bytes,bytes,bytes,bytes,share}'::text[],
                   ARRAY[w.dirty_bytes::text, w.cluster_dirty_bytes::text, w.writeback_bytes::text, w.written_bytes::text,
                         w.requested_bytes::text, w.io_pressure_fraction::text])
-      INTO body
-      FROM pgscale_internal.writeback_stats() w;
-    RETURN body;
+      FROM pgscale_internal.writeback_stats() w);
 END
 $$;
 COMMENT ON FUNCTION pgscale_internal.report_part_writeback(timestamptz, timestamptz, text) IS 'part of report: the kernel''s writeback';
@@ -557,14 +548,10 @@ CREATE FUNCTION pgscale_internal.report_part_scalability(since timestamptz, unti
 RETURNS text LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1
 AS $$
 #variable_conflict use_variable
-DECLARE
-    body text;
 BEGIN
-    SELECT pgscale_internal.report_table(format, '{"best at",throughput,"now at","throughput now",status}'::text[], '{number,number,number,number,prose}'::text[],
+    RETURN (SELECT pgscale_internal.report_table(format, '{"best at",throughput,"now at","throughput now",status}'::text[], '{number,number,number,number,prose}'::text[],
                ARRAY[s.peak_concurrency::text, s.peak_throughput::text, s.concurrency::text, s.throughput::text, s.status])
-      INTO body
-      FROM pgscale_internal.scalability() s;
-    RETURN body;
+      FROM pgscale_internal.scalability() s);
 END
 $$;
 COMMENT ON FUNCTION pgscale_internal.report_part_scalability(timestamptz, timestamptz, text) IS 'part of report: the scalability law of this server';
@@ -574,14 +561,10 @@ CREATE FUNCTION pgscale_internal.report_part_health(since timestamptz, until tim
 RETURNS text LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1
 AS $$
 #variable_conflict use_variable
-DECLARE
-    body text;
 BEGIN
-    SELECT pgscale_internal.report_table(format, '{feature,state,why,"what to do"}'::text[], '{name,name,prose,prose}'::text[],
+    RETURN (SELECT pgscale_internal.report_table(format, '{feature,state,why,"what to do"}'::text[], '{name,name,prose,prose}'::text[],
                array_agg(ARRAY[h.feature, h.state, h.reason, h.action]))
-      INTO body
-      FROM pgscale_internal.health() h;
-    RETURN body;
+      FROM pgscale_internal.health() h);
 END
 $$;
 COMMENT ON FUNCTION pgscale_internal.report_part_health(timestamptz, timestamptz, text) IS 'part of report: health of the features';
@@ -591,21 +574,17 @@ CREATE FUNCTION pgscale_internal.report_part_settings(since timestamptz, until t
 RETURNS text LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1
 AS $$
 #variable_conflict use_variable
-DECLARE
-    body text;
 BEGIN
-    SELECT pgscale_internal.report_table(format, '{setting,value,default,source}'::text[], '{name,prose,prose,name}'::text[],
+    RETURN (SELECT pgscale_internal.report_table(format, '{setting,value,default,source}'::text[], '{name,prose,prose,name}'::text[],
                array_agg(ARRAY[s.name, CASE WHEN s.secret THEN '(hidden)' ELSE s.value END, CASE WHEN s.secret THEN '' ELSE s.boot END,
                                s.source] ORDER BY s.name))
-      INTO body
       FROM (SELECT s.name, left(pgscale_internal.setting_text(s.setting, s.unit), 200) AS value,
                    left(pgscale_internal.setting_text(s.boot_val, s.unit), 200) AS boot, s.source,
                    pgscale_internal.is_secret(s.name, s.setting) AS secret
               FROM pg_settings s
              WHERE s.source NOT IN ('default', 'override', 'client', 'session', 'interactive', 'test')
                AND s.setting IS DISTINCT FROM s.boot_val
-             ORDER BY s.name LIMIT 150) s;
-    RETURN body;
+             ORDER BY s.name LIMIT 150) s);
 END
 $$;
 COMMENT ON FUNCTION pgscale_internal.report_part_settings(timestamptz, timestamptz, text) IS
@@ -613,66 +592,29 @@ COMMENT ON FUNCTION pgscale_internal.report_part_settings(timestamptz, timestamp
 GRANT EXECUTE ON FUNCTION pgscale_internal.report_part_settings(timestamptz, timestamptz, text) TO pg_monitor;
 
 CREATE FUNCTION pgscale_internal.report_part(
-    part text, since timestamptz, until timestamptz, since2 timestamptz, until2 timestamptz, format text)
+    part text, since timestamptz, until timestamptz, since2 timestamptz, until2 timestamptz, format text, node text DEFAULT NULL)
 RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
+#variable_conflict use_variable
+DECLARE
+    body text;
+    arguments CONSTANT integer := (SELECT p.pronargs FROM pg_proc p
+                                    WHERE p.pronamespace = 'pgscale_internal'::regnamespace AND p.proname = 'report_part_' || part);
 BEGIN
-    CASE part
-    WHEN 'period' THEN
-        RETURN pgscale_internal.report_part_period(since, until, format);
-    WHEN 'summary' THEN
-        RETURN pgscale_internal.report_part_summary(since, until, format);
-    WHEN 'activity' THEN
-        RETURN pgscale_internal.report_activity(since, until, NULL, format);
-    WHEN 'nodes' THEN
-        RETURN pgscale_internal.report_part_nodes(since, until, format);
-    WHEN 'load' THEN
-        RETURN pgscale_internal.report_part_load(since, until, format);
-    WHEN 'periods' THEN
-        RETURN pgscale_internal.report_part_periods(since, until, since2, until2, format);
-    WHEN 'activities' THEN
-        RETURN pgscale_internal.report_part_activities(since, until, since2, until2, format);
-    WHEN 'differences' THEN
-        RETURN pgscale_internal.report_part_differences(since, until, since2, until2, format);
-    WHEN 'changes' THEN
-        RETURN pgscale_internal.report_part_changes(since, until, since2, until2, format);
-    WHEN 'waits' THEN
-        RETURN pgscale_internal.report_part_waits(since, until, format);
-    WHEN 'queries' THEN
-        RETURN pgscale_internal.report_part_queries(since, until, format);
-    WHEN 'sessions' THEN
-        RETURN pgscale_internal.report_part_sessions(since, until, format);
-    WHEN 'connections' THEN
-        RETURN pgscale_internal.report_part_connections(since, until, format);
-    WHEN 'blockers' THEN
-        RETURN pgscale_internal.report_part_blockers(since, until, format);
-    WHEN 'buffers' THEN
-        RETURN pgscale_internal.report_part_buffers(since, until, format);
-    WHEN 'sweeper' THEN
-        RETURN pgscale_internal.report_part_sweeper(since, until, format);
-    WHEN 'writeback' THEN
-        RETURN pgscale_internal.report_part_writeback(since, until, format);
-    WHEN 'wal' THEN
-        RETURN pgscale_internal.report_part_wal(since, until, format);
-    WHEN 'relocation' THEN
-        RETURN pgscale_internal.report_part_relocation(since, until, format);
-    WHEN 'advice' THEN
-        RETURN pgscale_internal.report_part_advice(since, until, format);
-    WHEN 'scalability' THEN
-        RETURN pgscale_internal.report_part_scalability(since, until, format);
-    WHEN 'health' THEN
-        RETURN pgscale_internal.report_part_health(since, until, format);
-    WHEN 'settings' THEN
-        RETURN pgscale_internal.report_part_settings(since, until, format);
-    ELSE
+    IF arguments IS NULL THEN
         RAISE EXCEPTION 'a report has no part "%"', left(part, 40)
             USING ERRCODE = 'invalid_parameter_value', HINT = 'pgscale.report() prints all parts.';
-    END CASE;
+    END IF;
+    -- of this moment; of two periods; of one
+    EXECUTE format('SELECT pgscale_internal.%I(%s)', 'report_part_' || part,
+                   CASE arguments WHEN 3 THEN '$1, $2, $5' WHEN 6 THEN '$1, $2, $3, $4, $5, $6' ELSE '$1, $2, $5, $6' END)
+       INTO body USING since, until, since2, until2, format, node;
+    RETURN body;
 END
 $$;
-COMMENT ON FUNCTION pgscale_internal.report_part(text, timestamptz, timestamptz, timestamptz, timestamptz, text) IS
+COMMENT ON FUNCTION pgscale_internal.report_part(text, timestamptz, timestamptz, timestamptz, timestamptz, text, text) IS
 'part of report: one of its parts; raises an error if it is not available';
-GRANT EXECUTE ON FUNCTION pgscale_internal.report_part(text, timestamptz, timestamptz, timestamptz, timestamptz,
+GRANT EXECUTE ON FUNCTION pgscale_internal.report_part(text, timestamptz, timestamptz, timestamptz, timestamptz, text,
     text) TO pg_monitor;

@@ -23,7 +23,7 @@ $$;
 COMMENT ON FUNCTION pgscale_internal.report_node_waits(timestamptz, timestamptz) IS 'part of report: what sessions and replay of each node waited for most';
 GRANT EXECUTE ON FUNCTION pgscale_internal.report_node_waits(timestamptz, timestamptz) TO pg_monitor;
 
--- A line of digits from 0 to 9, the highest of all nodes; a blank where nothing is known.
+-- Over time: digits from 0 to 9, the highest of all nodes; a point where nothing is known, and | where the role changed.
 CREATE FUNCTION pgscale_internal.report_part_nodes(since timestamptz, until timestamptz, format text)
 RETURNS text LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1
 AS $$
@@ -44,18 +44,17 @@ BEGIN
           FROM minute m GROUP BY m.node HAVING count(*) FILTER (WHERE m.at >= since) > 0),
     wait AS MATERIALIZED (SELECT * FROM pgscale_internal.report_node_waits(since, until)),
     replay AS MATERIALIZED (SELECT w.node, w.what FROM wait w WHERE w.replays),
+    change AS (
+        SELECT c.*, lag(c.role) OVER (PARTITION BY c.node ORDER BY c.at) AS before FROM minute c WHERE c.at >= since),
     role AS (
-        SELECT r.node, string_agg(concat(r.role, ' from ' || CASE WHEN r.n > 1 THEN to_char(r.at, 'HH24:MI') END), ', ' ORDER BY r.at) AS roles
-          FROM (SELECT c.*, row_number() OVER (PARTITION BY c.node ORDER BY c.at) AS n
-                  FROM (SELECT m.node, m.at, m.role, lag(m.role) OVER (PARTITION BY m.node ORDER BY m.at) AS before FROM minute m WHERE m.at >= since) c
-                 WHERE c.role IS DISTINCT FROM c.before) r
-         GROUP BY r.node),
+        SELECT c.node, string_agg(concat(c.role, ' from ' || CASE WHEN c.before IS NOT NULL THEN to_char(c.at, 'HH24:MI') END), ', ' ORDER BY c.at) AS roles
+          FROM change c WHERE c.role IS DISTINCT FROM c.before GROUP BY c.node),
     line AS (
-        SELECT n.node, string_agg(coalesce(b.digit, ' '), '' ORDER BY c.number) AS digits
+        SELECT n.node, string_agg(CASE WHEN b.changed THEN '|' ELSE '' END || coalesce(b.digit, '.'), '' ORDER BY c.number) AS levels
           FROM of_node n CROSS JOIN generate_series(1, 40) c(number)
-          LEFT JOIN (SELECT m.node, m.column_number,
+          LEFT JOIN (SELECT m.node, m.column_number, bool_or(m.role <> m.before) AS changed,
                             round(9 * max(m.active_sessions) / nullif((SELECT max(x.active_sessions) FROM minute x WHERE x.at >= since), 0))::text AS digit
-                       FROM minute m WHERE m.at >= since GROUP BY 1, 2) b ON b.node = n.node AND b.column_number = c.number
+                       FROM change m GROUP BY 1, 2) b ON b.node = n.node AND b.column_number = c.number
          GROUP BY n.node),
     first AS (
         SELECT f.* FROM (
@@ -73,8 +72,8 @@ BEGIN
                            FROM first f LEFT JOIN replay r USING (node)),
                         'No node had two active sessions more than three times its usual number, or was five seconds behind.'), ''::text)
            || pgscale_internal.report_table(format, '{node,role,"active sessions","most waited for","behind","over time"}'::text[],
-                  '{name,name,number,name,number,name}'::text[],
-                  (SELECT array_agg(ARRAY[n.node, r.roles, n.active::text, w.event, n.lag_s::text, l.digits] ORDER BY n.active DESC, n.node)
+                  '{name,prose,number,name,ms,levels}'::text[],
+                  (SELECT array_agg(ARRAY[n.node, r.roles, n.active::text, w.event, (1000 * n.lag_s)::text, l.levels] ORDER BY n.active DESC, n.node)
                      FROM of_node n LEFT JOIN role r USING (node) LEFT JOIN line l USING (node)
                      LEFT JOIN wait w ON w.node = n.node AND NOT w.replays))
            || coalesce((SELECT string_agg(pgscale_internal.report_paragraph(format,

@@ -3,7 +3,8 @@
 -- A part, or a sentence with the reason why it is missing. Parts only read. WHEN OTHERS does not catch a cancel. What speaks of the
 -- server's state (a lack of resources, a damaged file) is in the log, too.
 CREATE FUNCTION pgscale_internal.report_section(
-    part text, title text, about text, since timestamptz, until timestamptz, since2 timestamptz, until2 timestamptz, format text)
+    part text, title text, about text, since timestamptz, until timestamptz, since2 timestamptz, until2 timestamptz, format text,
+    node text DEFAULT NULL)
 RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
@@ -13,7 +14,7 @@ DECLARE
     why text;
 BEGIN
     BEGIN
-        body := pgscale_internal.report_part(part, since, until, since2, until2, format);
+        body := pgscale_internal.report_part(part, since, until, since2, until2, format, node);
         IF coalesce(body, '') = '' THEN
             why := 'There is nothing to show.';
         END IF;
@@ -34,10 +35,10 @@ BEGIN
     RETURN CASE format WHEN 'html' THEN '<section id="' || part || E'">\n' || body || E'</section>\n' ELSE body END;
 END
 $$;
-COMMENT ON FUNCTION pgscale_internal.report_section(text, text, text, timestamptz, timestamptz, timestamptz, timestamptz, text) IS
+COMMENT ON FUNCTION pgscale_internal.report_section(text, text, text, timestamptz, timestamptz, timestamptz, timestamptz, text, text) IS
 'part of report: a part with its title, or a sentence with the reason why it is not available';
 GRANT EXECUTE ON FUNCTION pgscale_internal.report_section(text, text, text, timestamptz, timestamptz, timestamptz, timestamptz,
-    text) TO pg_monitor;
+    text, text) TO pg_monitor;
 
 -- The name of this server.
 CREATE FUNCTION pgscale_internal.report_node()
@@ -56,7 +57,7 @@ COMMENT ON FUNCTION pgscale_internal.report_node() IS 'part of report: name of t
 GRANT EXECUTE ON FUNCTION pgscale_internal.report_node() TO pg_monitor;
 
 -- The period ends now at the latest, and begins with the oldest data at the earliest.
-CREATE FUNCTION pgscale_internal.report_period(INOUT since timestamptz, INOUT until timestamptz)
+CREATE FUNCTION pgscale_internal.report_period(INOUT since timestamptz, INOUT until timestamptz, node text DEFAULT NULL)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -80,7 +81,7 @@ BEGIN
     since := coalesce(since, until - interval '1 hour');
     IF since < '2000-01-01 00:00:00+00' THEN
         BEGIN
-            SELECT min(c.at) INTO since FROM pgscale_internal.past_coverage(since, until) c;
+            SELECT min(c.at) INTO since FROM pgscale_internal.past_coverage(since, until, node) c;
         EXCEPTION
             -- the library is not preloaded, or another session has locked the archive
             WHEN object_not_in_prerequisite_state OR lock_not_available OR insufficient_privilege THEN since := NULL;
@@ -89,14 +90,14 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION pgscale_internal.report_period(timestamptz, timestamptz) IS
+COMMENT ON FUNCTION pgscale_internal.report_period(timestamptz, timestamptz, text) IS
 'part of report: a period with its defaults, or an error if it is invalid';
-GRANT EXECUTE ON FUNCTION pgscale_internal.report_period(timestamptz, timestamptz) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pgscale_internal.report_period(timestamptz, timestamptz, text) TO pg_monitor;
 
--- Of two periods if a second one is given.
+-- Of two periods if a second one is given; of another node only what the archive has.
 CREATE FUNCTION pgscale.report(
     since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL, format text DEFAULT 'text',
-    since2 timestamptz DEFAULT NULL, until2 timestamptz DEFAULT NULL)
+    since2 timestamptz DEFAULT NULL, until2 timestamptz DEFAULT NULL, node text DEFAULT NULL)
 RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
@@ -108,7 +109,7 @@ AS $$
 #variable_conflict use_variable
 DECLARE
     two CONSTANT boolean := since2 IS NOT NULL OR until2 IS NOT NULL;
-    name CONSTANT text := CASE WHEN two THEN 'pgscale report of two periods: ' ELSE 'pgscale report: ' END || pgscale_internal.report_node();
+    name CONSTANT text := CASE WHEN two THEN 'pgscale report of two periods: ' ELSE 'pgscale report: ' END || coalesce(node, pgscale_internal.report_node());
     several boolean := false;
     body text;
     item record;
@@ -116,53 +117,57 @@ BEGIN
     IF has_table_privilege('pgscale.archive_nodes', 'SELECT') THEN
         several := (SELECT count(*) > 1 FROM pgscale.archive_nodes n WHERE n.state <> 'gone');
     END IF;
-    SELECT p.since, p.until INTO since, until FROM pgscale_internal.report_period(since, until) p;
-    PERFORM pgscale_internal.past_keep(since, until);
+    SELECT p.since, p.until INTO since, until FROM pgscale_internal.report_period(since, until, node) p;
+    PERFORM pgscale_internal.past_keep(since, until, node);
     IF two THEN
-        SELECT p.since, p.until INTO since2, until2 FROM pgscale_internal.report_period(since2, until2) p;
-        PERFORM pgscale_internal.past_keep(since2, until2);
+        SELECT p.since, p.until INTO since2, until2 FROM pgscale_internal.report_period(since2, until2, node) p;
+        PERFORM pgscale_internal.past_keep(since2, until2, node);
+    END IF;
+    IF node IS NOT NULL THEN
+        PERFORM FROM pgscale_internal.past_coverage(since, until, node);
     END IF;
     body := pgscale_internal.report_paragraph(format, name, 'title'::text);
     FOR item IN
         SELECT *
           FROM (VALUES
-            (false, 'period', 'Period', NULL),
-            (false, 'summary', 'Summary', NULL),
-            (false, 'activity', 'Active sessions', 'Average number, on CPU or waiting, by class of wait event.'),
-            (false, 'nodes', 'Nodes', 'From the archive. Over time: active sessions, from 0 to 9, the most of any node.'),
-            (false, 'waits', 'Top waits', 'Sessions: average number. Share: fraction of database time, in which sessions were active or blocked others.'),
-            (false, 'queries', 'Top queries', NULL),
-            (false, 'sessions', 'Applications, users and databases', NULL),
-            (false, 'blockers', 'Root blockers', 'Time that sessions waited for locks, by root blocker.'),
-            (false, 'advice', 'Advice', 'From the last ten minutes, with the statements that apply it. pgscale.revert() undoes them.'),
-            (false, 'load', 'The period in numbers', 'From the archive.'),
-            (false, 'connections', 'Connections', 'At this moment.'),
-            (false, 'buffers', 'Shared buffers', 'At this moment, from a sample.'),
-            (false, 'sweeper', 'Sweeper', NULL),
-            (false, 'writeback', 'Writeback', 'Data that the kernel must still write.'),
-            (false, 'wal', 'WAL, checkpoints and standbys', NULL),
-            (false, 'relocation', 'Relocation', NULL),
-            (false, 'scalability', 'Scalability', 'How many active sessions this server can use, by the Universal Scalability Law.'),
-            (false, 'health', 'Health of pgscale', NULL),
-            (false, 'settings', 'Settings', 'Settings that differ from their defaults. Values that may be secret are hidden.'),
-            (true, 'periods', 'Periods', NULL),
-            (true, 'activities', 'Active sessions', 'Both to the same scale.'),
-            (true, 'differences', 'Differences', 'In average active sessions, largest first.'),
-            (true, 'changes', 'Changes', 'Restarts and changed settings, from the start of the earlier period to the end of the later one.'))
-               p (of_two, part, title, about)
-         WHERE p.of_two = two AND (several OR p.part <> 'nodes')
+            (false, true, 'period', 'Period', NULL),
+            (false, true, 'summary', 'Summary', NULL),
+            (false, true, 'activity', 'Active sessions', 'Average number, on CPU or waiting, by class of wait event.'),
+            (false, true, 'nodes', 'Nodes', 'From the archive. Over time: active sessions, 9 for the most of any node, | for a change of role.'),
+            (false, true, 'waits', 'Top waits', 'Sessions: average number. Share: fraction of database time, in which sessions were active or blocked others.'),
+            (false, true, 'queries', 'Top queries', NULL),
+            (false, true, 'sessions', 'Applications, users and databases', NULL),
+            (false, true, 'blockers', 'Root blockers', 'Time that sessions waited for locks, by root blocker.'),
+            (false, false, 'advice', 'Advice', 'From the last ten minutes, with the statements that apply it. pgscale.revert() undoes them.'),
+            (false, true, 'load', 'The period in numbers', 'From the archive.'),
+            (false, false, 'connections', 'Connections', 'At this moment.'),
+            (false, false, 'buffers', 'Shared buffers', 'At this moment, from a sample.'),
+            (false, false, 'sweeper', 'Sweeper', NULL),
+            (false, false, 'writeback', 'Writeback', 'Data that the kernel must still write.'),
+            (false, false, 'wal', 'WAL, checkpoints and standbys', NULL),
+            (false, false, 'relocation', 'Relocation', NULL),
+            (false, false, 'scalability', 'Scalability', 'How many active sessions this server can use, by the Universal Scalability Law.'),
+            (false, false, 'health', 'Health of pgscale', NULL),
+            (false, false, 'settings', 'Settings', 'Settings that differ from their defaults. Values that may be secret are hidden.'),
+            (true, true, 'periods', 'Periods', NULL),
+            (true, true, 'activities', 'Active sessions', 'Both to the same scale.'),
+            (true, true, 'differences', 'Differences', 'In average active sessions, largest first.'),
+            (true, true, 'changes', 'Changes', 'Restarts and changed settings, from the start of the earlier period to the end of the later one.'))
+               p (of_two, of_past, part, title, about)
+         WHERE p.of_two = two AND (several OR p.part <> 'nodes') AND (node IS NULL OR p.of_past)
     LOOP
-        body := body || pgscale_internal.report_section(item.part, item.title, item.about, since, until, since2, until2, format);
+        body := body || pgscale_internal.report_section(item.part, item.title, item.about, since, until, since2, until2, format, node);
     END LOOP;
     PERFORM pgscale_internal.past_keep(NULL, NULL);
     RETURN CASE format WHEN 'html' THEN pgscale_internal.report_page(name, body) ELSE body END;
 END
 $$;
-COMMENT ON FUNCTION pgscale.report(timestamptz, timestamptz, text, timestamptz, timestamptz) IS
-'a period, or two of them side by side, on one page. Error: invalid_parameter_value
+COMMENT ON FUNCTION pgscale.report(timestamptz, timestamptz, text, timestamptz, timestamptz, text) IS
+'a period, or two of them side by side, on one page. Errors: invalid_parameter_value, undefined_object for an unknown node
 since: start of the period; NULL: an hour before until; -infinity: the oldest data available
 until: end of the period, excluded; NULL: now
 format: text for psql, at most 120 columns wide, or html for a browser
 since2: start of the second period; NULL: an hour before until2; NULL as until2: there is no second period
-until2: end of the second period, excluded; NULL: now';
-GRANT EXECUTE ON FUNCTION pgscale.report(timestamptz, timestamptz, text, timestamptz, timestamptz) TO pg_monitor;
+until2: end of the second period, excluded; NULL: now
+node: name in archive_nodes, of which only the archive is read; NULL: this server';
+GRANT EXECUTE ON FUNCTION pgscale.report(timestamptz, timestamptz, text, timestamptz, timestamptz, text) TO pg_monitor;

@@ -19,6 +19,7 @@
  */
 #include "postgres.h"
 
+#include <ctype.h>
 #include <limits.h>
 #include <math.h>
 
@@ -55,6 +56,7 @@ typedef enum CellKind
 	CELL_SHARE,					/* 0.123 is 12.3 %, with a bar */
 	CELL_MS,					/* a duration, in a suitable unit */
 	CELL_BYTES,					/* a size, in a suitable unit */
+	CELL_LEVELS,				/* 0 to 9 over time; .: unknown; |: a mark */
 } CellKind;
 
 static const struct
@@ -74,6 +76,7 @@ static const struct
 	[CELL_SHARE] = {"share", "s", 100, true},
 	[CELL_MS] = {"ms", "n", 100, true},
 	[CELL_BYTES] = {"bytes", "n", 100, true},
+	[CELL_LEVELS] = {"levels", "l", 100, false},
 };
 
 typedef struct ReportColumn
@@ -103,7 +106,7 @@ cell_kind_of(const char *name)
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("unknown kind of column \"%s\"", name),
-			 errhint("Kinds are name, prose, statement, query, count, number, change, share, ms and bytes.")));
+			 errhint("Kinds are name, prose, statement, query, count, number, change, share, ms, bytes and levels.")));
 }
 
 /* A number with a comma before each three digits. */
@@ -305,7 +308,7 @@ fit_columns(ReportTable *table)
 		{
 			ReportColumn *column = &table->columns[c];
 
-			if (!cell_kinds[column->kind].figure && column->width > LEAST_WIDTH &&
+			if (!cell_kinds[column->kind].figure && column->kind != CELL_LEVELS && column->width > LEAST_WIDTH &&
 				(!widest || column_claim(column) > column_claim(widest)))
 				widest = column;
 		}
@@ -422,6 +425,37 @@ put_html_query(StringInfo out, const char *query)
 	appendStringInfoString(out, "</pre></details>");
 }
 
+/* Columns, gaps and marks, each of a path, in a picture that is stretched. */
+static void
+put_html_levels(StringInfo out, const char *levels)
+{
+	static const char *const classes[] = {"level", "gap", "mark"};
+	int			columns = 0;
+
+	for (const char *at = levels; *at; at++)
+		columns += *at != '|';
+	appendStringInfo(out, "<svg viewBox=\"0 0 %d 10\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"%s\">",
+					 Max(columns, 1), levels);
+	for (int class = 0; class < lengthof(classes); class++)
+	{
+		int			x = 0;
+
+		appendStringInfo(out, "<path class=\"%s\" d=\"", classes[class]);
+		for (const char *at = levels; *at; at++)
+		{
+			if (class == 2 && *at == '|')
+				appendStringInfo(out, "M%d 0V10", x);
+			else if (class == 1 && *at == '.')
+				appendStringInfo(out, "M%d 0h1V10h-1z", x);
+			else if (class == 0 && isdigit((unsigned char) *at))
+				appendStringInfo(out, "M%d 10v-%c.5h1V10z", x, *at);
+			x += *at != '|';
+		}
+		appendStringInfoString(out, "\"/>");
+	}
+	appendStringInfoString(out, "</svg>");
+}
+
 static void
 put_html_table(StringInfo out, const ReportTable *table)
 {
@@ -455,6 +489,8 @@ put_html_table(StringInfo out, const ReportTable *table)
 				;
 			else if (column->kind == CELL_QUERY)
 				put_html_query(out, cell);
+			else if (column->kind == CELL_LEVELS && strspn(cell, "0123456789.|") == strlen(cell))
+				put_html_levels(out, cell);
 			else if (column->kind == CELL_STATEMENT)
 			{
 				appendStringInfoString(out, "<code>");

@@ -106,6 +106,7 @@ typedef struct Kept
 	struct Kept *next;
 	PgscaleSamplerPastRange period;
 	Oid			userid;			/* the role that may see it */
+	char	   *node;
 	MemoryContext context;
 	PgscaleSamplerPast *past;
 } Kept;
@@ -467,11 +468,12 @@ pgscale_past_waits(PG_FUNCTION_ARGS)
 }
 
 static Kept *
-find_kept(const PgscaleSamplerPastRange *period)
+find_kept(const PgscaleSamplerPastRange *period, const char *node)
 {
 	Kept	   *of = kept;
 
-	while (of && (of->period.begin != period->begin || of->period.end != period->end || of->userid != GetUserId()))
+	while (of && (of->period.begin != period->begin || of->period.end != period->end || of->userid != GetUserId() ||
+				  (of->node == NULL) != (node == NULL) || (node && strcmp(of->node, node) != 0)))
 		of = of->next;
 	return of;
 }
@@ -479,7 +481,7 @@ find_kept(const PgscaleSamplerPastRange *period)
 const PgscaleSamplerPast *
 pgscale_sampler_past_sums(const PgscaleSamplerPastRange *period, uint32 parts, const char *node)
 {
-	Kept	   *of = node ? NULL : find_kept(period);
+	Kept	   *of = find_kept(period, node);
 	MemoryContext context;
 	MemoryContext old;
 	PgscaleSamplerPast *past;
@@ -492,10 +494,10 @@ pgscale_sampler_past_sums(const PgscaleSamplerPastRange *period, uint32 parts, c
 	/* after an error in the midst it is as if it had not been read */
 	context = AllocSetContextCreate(CurrentMemoryContext, "pgscale past", ALLOCSET_DEFAULT_SIZES);
 	old = MemoryContextSwitchTo(context);
-	past = read_period(period, PGSCALE_PAST_ALL, PGSCALE_PAST_WHOLE, NULL, NULL);
+	past = read_period(period, PGSCALE_PAST_ALL, PGSCALE_PAST_WHOLE, node, NULL);
 	MemoryContextSwitchTo(old);
 	/* a policy on the archive's table may have forgotten or read it meanwhile */
-	of = find_kept(period);
+	of = find_kept(period, node);
 	if (of && !of->past)
 	{
 		of->past = past;
@@ -517,8 +519,8 @@ forget_kept(void *arg)
 }
 
 /*
- * pgscale_internal.past_keep(since, until): what is read of just this period from now on is read
- * once, until the transaction ends, or all is forgotten by NULL.
+ * pgscale_internal.past_keep(since, until, node): what is read of just this period from now on is
+ * read once, until the transaction ends, or all is forgotten by NULL.
  */
 Datum
 pgscale_past_keep(PG_FUNCTION_ARGS)
@@ -543,6 +545,7 @@ pgscale_past_keep(PG_FUNCTION_ARGS)
 	of->period.begin = PG_GETARG_TIMESTAMPTZ(0);
 	of->period.end = PG_GETARG_TIMESTAMPTZ(1);
 	of->userid = GetUserId();
+	of->node = PG_ARGISNULL(2) ? NULL : MemoryContextStrdup(context, text_to_cstring(PG_GETARG_TEXT_PP(2)));
 	of->context = context;
 	callback = MemoryContextAlloc(context, sizeof(MemoryContextCallback));
 	callback->func = forget_kept;

@@ -72,11 +72,11 @@ COMMENT ON FUNCTION pgscale_internal.past_items(timestamptz, timestamptz, text, 
 'the rows of top_waits, of one query if it is given; kind classifies the item: named, unknown or other';
 GRANT EXECUTE ON FUNCTION pgscale_internal.past_items(timestamptz, timestamptz, text, integer, bigint, text) TO pg_monitor;
 
-CREATE FUNCTION pgscale_internal.past_keep(since timestamptz, until timestamptz)
+CREATE FUNCTION pgscale_internal.past_keep(since timestamptz, until timestamptz, node text DEFAULT NULL)
 RETURNS void
 AS 'MODULE_PATHNAME', 'pgscale_past_keep'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION pgscale_internal.past_keep(timestamptz, timestamptz) IS
+COMMENT ON FUNCTION pgscale_internal.past_keep(timestamptz, timestamptz, text) IS
 'part of report: makes later calls for exactly this period read it only once, until the transaction ends; NULL: discards what is kept';
 
 -- pg_stat_statements hides other users' texts by its own rules. For one text it reads all, and the archive has most of them from there; but
