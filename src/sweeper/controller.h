@@ -43,8 +43,7 @@ typedef struct PgscaleSweeperEvidence
 	uint64		starved;		/* ticks that found nothing ready */
 	double		reading;		/* sessions that wait to read a page, mean */
 	uint64		allocations;	/* of buffers, by all processes */
-	bool		forecast;		/* is it known what another choice of pages
-								 * saves? */
+	bool		forecast;		/* are the savings of reads known? */
 	double		saved;			/* fraction of the reads */
 	double		most;			/* buffers that it can offer a second */
 	int64		transactions;	/* less than 0: unknown */

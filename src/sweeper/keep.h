@@ -34,8 +34,7 @@ typedef struct PgscaleSweeperKept
 	Oid			relation;		/* then, too */
 	Oid			table;			/* of an index, or InvalidOid */
 	bool		in_toast;		/* it is a TOAST table, or an index of one */
-	NameData	name;			/* as last seen, in the encoding of its
-								 * database */
+	NameData	name;			/* as last seen, in its database's encoding */
 	double		fraction;		/* of the buffers, at most */
 	uint32		changes;		/* of the place, in all that is above and
 								 * below */
@@ -60,14 +59,12 @@ typedef enum PgscaleSweeperKeptProblem
 	PGSCALE_KEPT_NO_FILE,		/* something that is no file lies there */
 	PGSCALE_KEPT_UNREAD,		/* it could not be read at the start */
 	PGSCALE_KEPT_IGNORED,		/* its contents were not right then */
-	PGSCALE_KEPT_UNWRITTEN		/* the list followed a relation, and it did
-								 * not */
+	PGSCALE_KEPT_UNWRITTEN		/* only the list followed a relation */
 } PgscaleSweeperKeptProblem;
 
 typedef struct PgscaleSweeperKeptList
 {
-	LWLock	   *change_lock;	/* held by a process that changes the list,
-								 * and writes the file */
+	LWLock	   *change_lock;	/* held to change the list and write the file */
 	LWLock	   *lock;			/* over what follows, except where said; a
 								 * change takes both */
 	volatile PgscaleSweeperKeptProblem problem; /* written under change_lock;

@@ -23,13 +23,11 @@ struct PgscaleSweeperPage
 {
 	uint32		hash;			/* of its name */
 	unsigned int left:3;		/* the count in the header */
-	unsigned int known:1;		/* the policy knows the page; or nothing of
-								 * this holds */
+	unsigned int known:1;		/* by the policy; or nothing of this holds */
 	unsigned int kept:1;		/* it stays: see keep.h */
 
 	/* supply.c's, false while that is not at work */
-	unsigned int followed:1;	/* "left" is what the server's hand found or
-								 * will find */
+	unsigned int followed:1;	/* "left" is what the server's hand finds */
 	unsigned int offered:1;
 	unsigned int passed:1;		/* that was behind the hand, and it was not
 								 * followed there yet */
@@ -45,8 +43,7 @@ typedef enum PgscaleSweeperNews
 	PGSCALE_PAGE_REPLACED,		/* by the one that is seen now */
 	PGSCALE_PAGE_USED,
 	PGSCALE_PAGE_NOT_USED,
-	PGSCALE_PAGE_LOWERED		/* not used, and the count is lower than
-								 * expected */
+	PGSCALE_PAGE_LOWERED		/* not used, and lower than expected */
 } PgscaleSweeperNews;
 
 /* Once in a sweeper: no page is known.  Takes as long as clearing the memory does. */

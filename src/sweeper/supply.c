@@ -91,14 +91,12 @@
 /* Classes of pages that may be yielded, two for each rank. */
 #define YIELD_CLASSES	(2 * (PGSCALE_MAX_USAGE + 2))
 
-static int	offered = 0;		/* on offer, except those used since they were
-								 * last seen */
+static int	offered = 0;		/* on offer when they were last seen */
 static bool entered = false;	/* is the sweep at work here? */
 static int	enter_from = 0;
 static int	entered_to = 0;		/* buffers from there on */
 static int	left_to = 0;		/* buffers that were left */
-static int64 hand_seen = 0;		/* position of the server's hand in the tick
-								 * before */
+static int64 hand_seen = 0;		/* the server's hand, in the tick before */
 static int64 followed = 0;		/* up to there */
 static int	taken = 0;			/* in this tick */
 static double taken_lately = 0; /* in a tick, of late at most */
@@ -236,8 +234,7 @@ pass_by(int buf)
 			keep_from_hand(buf, &look, p);
 	}
 	else if (p->followed)
-		page_lost(buf, p);		/* another one is being read into it, or there
-								 * is none */
+		page_lost(buf, p);		/* another is being read, or there is none */
 }
 
 /* Makes itself known to more of the buffers, from the server's hand on. */

@@ -47,7 +47,6 @@
 #include "sweeper/shared.h"
 #include "sweeper/sweeper.h"
 
-
 /* How long to wait for a run at most; the sweep sets the latch. */
 #define WAIT_MS			1000
 

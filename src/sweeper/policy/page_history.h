@@ -107,8 +107,7 @@ typedef struct PgscaleSweeperHistory
 	int			ghost_sets;
 	uint32		now;			/* the time, in ticks; wraps around */
 	float		decay;			/* half-lives a tick */
-	float		expected;		/* mean of the last visits: uses that the
-								 * scores predict */
+	float		expected;		/* uses by the scores, mean of last visits */
 	float		seen;			/* uses that there were */
 	float		hurry;			/* ticks an eviction, 1 or more */
 	float		owed;			/* part of a tick */
@@ -118,9 +117,8 @@ typedef struct PgscaleSweeperHistory
 	float		leaving;		/* part of the pages that has rank 0 */
 	float		limits[PGSCALE_SWEEPER_LIMITS]; /* worth below which a page
 												 * has rank 0, 1, ... */
-	float		spread;			/* mean distance of pages from the middle
-								 * limit */
-	PgscaleSweeperScore pages[FLEXIBLE_ARRAY_MEMBER];	/* by buffer; then the
+	float		spread;			/* mean distance from the middle limit */
+	PgscaleSweeperScore pages[FLEXIBLE_ARRAY_MEMBER];	/* by buffer; then
 														 * ghosts */
 } PgscaleSweeperHistory;
 

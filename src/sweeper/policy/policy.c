@@ -97,8 +97,7 @@ struct PgscaleSweeperPolicy
 	bool		observes;		/* the server chooses, or */
 	bool		writes_first;	/* writes are what sessions wait for */
 	int			buffers;
-	uint16		term;			/* how often the clock was chosen; wraps
-								 * around */
+	uint16		term;			/* choices of the clock; wraps around */
 	uint64		switches;
 	uint64		arrivals;
 	uint64		evictions;

@@ -40,8 +40,7 @@
 typedef struct PgscaleSweeperPolicyReport
 {
 	int			choice;			/* in force: 0 the clock, 1 .. the half-lives */
-	int			preferred;		/* what it would be, if the clock did not have
-								 * to be */
+	int			preferred;		/* choice, were the clock not forced */
 	double		half_lives[PGSCALE_SWEEPER_CANDIDATES]; /* in evictions a
 														 * buffer; 0: the clock */
 	uint64		arrivals;		/* of pages */
@@ -52,10 +51,8 @@ typedef struct PgscaleSweeperPolicyReport
 	uint64		misses[PGSCALE_SWEEPER_CANDIDATES]; /* of them, by candidate */
 	uint64		chosen_misses;	/* of the candidate that was in force */
 	int			groups;			/* that have pages, 1 .. GROUPS */
-	uint64		clock_group[PGSCALE_SWEEPER_GROUPS];	/* misses of the clock,
-														 * by group */
-	uint64		chosen_group[PGSCALE_SWEEPER_GROUPS];	/* chosen_misses, by
-														 * group */
+	uint64		clock_group[PGSCALE_SWEEPER_GROUPS];	/* misses of the clock */
+	uint64		chosen_group[PGSCALE_SWEEPER_GROUPS];	/* of chosen_misses */
 } PgscaleSweeperPolicyReport;
 
 /* Its memory. */
