@@ -492,6 +492,7 @@ tick(void)
 	if (now_ns < next_ns)
 		return;
 	pgscale_sweeper->counts.ticks++;
+	pgscale_sweeper->period_ns = TICK_NS;
 	(void) pgscale_sweeper_scan();
 	/* A long tick delays the next one. */
 	next_ns = now_ns + Max(TICK_NS, cpu_ns);

@@ -84,7 +84,7 @@
 #define MIN_RUN_PAGES	1.25
 
 /*
- * In that fraction of a second's ticks the writers must be pressed before one is added;
+ * For that fraction of a second the writers must be pressed before one is added;
  * after that many seconds without, one is removed.
  */
 #define PRESSED_MORE	0.1

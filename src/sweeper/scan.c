@@ -39,7 +39,6 @@
 #include "sweeper/supply.h"
 #include "sweeper/sweeper.h"
 
-
 /* Buffers to look at and pages to look up in one tick, and for how long. */
 #define SCAN_MAX		65536
 #define SCAN_NS			NS_PER_MS
@@ -59,13 +58,13 @@
 #define SET_LEAST		16
 
 /*
- * Writes are short if more than that fraction of the last ticks found nothing ready, until
- * nearly none did; and if at least that fraction of the victims are dirty.  Only then
+ * Writes are short if in more than that fraction of the last time ticks found nothing ready,
+ * until nearly none did; and if at least that fraction of the victims are dirty.  Only then
  * victims in long runs are written first, and neighbours leave with them: both cost reads.
  */
 #define SHORT_FRACTION		0.001
 #define SHORT_OVER		(SHORT_FRACTION / 20)
-#define SHORT_TICKS		2500
+#define SHORT_NS		(10 * NS_PER_S)
 #define SHORT_DIRTY		0.25
 
 /* As many candidates are looked at anew as this times the pages that are chosen. */
@@ -94,6 +93,10 @@
 /* It refills before what is ready may be taken in so many ticks. */
 #define REFILL_TICKS	2
 
+/* The longest time between two ticks, while what is taken in one is no more than that part of what is ready. */
+#define TICK_MOST_NS	(4 * PGSCALE_SWEEPER_TICK_NS)
+#define TAKEN_OF_READY	0.125
+
 /* The fraction of dirty victims, as a mean of the last ones. */
 #define DIRTY_MEMORY	1000
 
@@ -105,8 +108,9 @@ static bool refilling = false;
 static double may_pass = 0;		/* buffers, although nothing is lacking */
 static double dirty_fraction = 0;	/* of the victims found */
 static int	found = 0;			/* victims, up to those that are remembered */
-static double starved_fraction = 0; /* of the ticks */
+static double starved_fraction = 0; /* of the time */
 static double rate = 0;			/* buffers that are taken, a second */
+static double peak = 0;			/* or, if that is more, were in the last tick */
 static int64 rated_ns = 0;		/* in the last tick */
 static int64 give_up_ns = 0;	/* when this tick has lasted long enough */
 
@@ -121,6 +125,7 @@ pgscale_sweeper_scan_init(void)
 {
 	dirty_fraction = found = 0;
 	may_pass = (double) PASS_LAPS * NBuffers;
+	pgscale_sweeper->period_ns = PGSCALE_SWEEPER_TICK_NS;
 	pgscale_sweeper_set_init(Max(Min(NBuffers / SET_PART, SET_MOST), 1));
 	runs = MemoryContextAlloc(TopMemoryContext, PGSCALE_RUNS_QUEUED * sizeof(PgscaleSweeperRun));
 }
@@ -322,8 +327,7 @@ sweeper_refill(int lacking)
 	Assert(lacking > 0);
 	if (!pgscale_sweeper->stuck)
 		lacking -= sweeper_write((int) ceil(lacking * dirty_fraction));
-	give_up_ns = pgscale_timer_clock() + SCAN_NS;	/* choosing has its own
-													 * limit */
+	give_up_ns = pgscale_timer_clock() + SCAN_NS;	/* choosing has a limit */
 	lacking = sweeper_sweep(lacking);
 	if (!pgscale_sweeper->stuck && lacking > 0)
 		(void) sweeper_write(lacking);
@@ -336,23 +340,43 @@ follow_rate(double taken, int64 now)
 	const double s = Max((now - rated_ns) / (double) NS_PER_S, 1e-6);
 	const double part = Min(s / RATE_S, 1);
 
-	rated_ns = now;
 	rate += (taken / s - rate) * part;
+	peak = Max(rate, taken * NS_PER_S / Max(now - rated_ns, PGSCALE_SWEEPER_TICK_NS));
+	rated_ns = now;
 	pgscale_sweeper_history_pass(pgscale_sweeper_policy_history(pgscale_sweeper_memory.policy),
 								 Max(Min(PASS_A_SECOND / Max(rate, 1), PGSCALE_SWEEPER_PASS_MOST), PASS_LEAST));
 	return (int) Min(REFILL_TICKS * rate * s, (double) pgscale_sweeper->high);
 }
 
-/* One more tick. */
+/* One more tick.  How long there was nothing ready in it is not known. */
 static void
 follow_shortage(bool starved)
 {
-	starved_fraction += (starved - starved_fraction) / SHORT_TICKS;
+	starved_fraction += (starved - starved_fraction) *
+		(starved ? PGSCALE_SWEEPER_TICK_NS : pgscale_sweeper->period_ns) / SHORT_NS;
 	pgscale_sweeper->writes_short = dirty_fraction >= SHORT_DIRTY &&
 		starved_fraction > (pgscale_sweeper->writes_short ? SHORT_OVER : SHORT_FRACTION);
 	pgscale_sweeper_set_order(pgscale_sweeper->writes_short);
 	pgscale_sweeper_policy_writes_first(pgscale_sweeper_memory.policy,
 										pgscale_sweeper->writes_short && pgscale_sweeper->reads_cheap);
+}
+
+/*
+ * A wake-up costs more than the rest of a tick in which little was taken.  So the next tick
+ * is later while the stock lasts for many, no writer may have to be woken, and this one
+ * had time enough.
+ */
+static void
+choose_period(int64 began, bool starved)
+{
+	const double lasts = TAKEN_OF_READY * pgscale_sweeper_supply_ready() / Max(peak, 1) * NS_PER_S;
+
+	if (lasts < pgscale_sweeper->period_ns || pgscale_sweeper->ready < pgscale_sweeper->low ||
+		starved || pgscale_sweeper->writes_short || pgscale_timer_clock() - began >= SCAN_NS ||
+		pgscale_sweeper_pending(pgscale_sweeper_memory.queues) > 0)
+		pgscale_sweeper->period_ns = PGSCALE_SWEEPER_TICK_NS;
+	else if (lasts >= 2 * pgscale_sweeper->period_ns)
+		pgscale_sweeper->period_ns = Min(2 * pgscale_sweeper->period_ns, TICK_MOST_NS);
 }
 
 bool
@@ -393,6 +417,7 @@ pgscale_sweeper_scan(void)
 
 	give_up_ns = pgscale_timer_clock() + SCAN_NS;
 	pgscale_sweeper_supply_guard();
+	choose_period(now, pgscale_sweeper->counts.starved != starved);
 	return demand;
 }
 
@@ -405,6 +430,7 @@ pgscale_sweeper_rest(bool observe)
 	give_up_ns = pgscale_timer_clock() + SCAN_NS;
 	refilling = pgscale_sweeper->writes_short = false;
 	starved_fraction = 0;
+	pgscale_sweeper->period_ns = PGSCALE_SWEEPER_TICK_NS;
 	pgscale_sweeper_policy_writes_first(pgscale_sweeper_memory.policy, false);
 	may_pass = (double) PASS_LAPS * NBuffers;
 	progress_ns = give_up_ns;

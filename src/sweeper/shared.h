@@ -194,15 +194,15 @@ typedef struct PgscaleSweeper
 	PgscaleSweeperReason stood_down;	/* why */
 	double		stood_down_number;
 	int64		last_tick_ns;
+	int64		period_ns;		/* to the next one, while it works */
 	bool		warm;			/* all buffers have been used */
 	bool		no_slots;		/* for a writer that was wanted */
 	bool		few_slots;		/* for more writers, which it needs */
-	double		pressed;		/* fraction of the last second's ticks: nearly
-								 * nothing was ready, and all writers wrote */
+	double		pressed;		/* fraction of the last second: nearly nothing
+								 * was ready, and all writers wrote */
 	bool		stuck;			/* the writers get nowhere */
 	bool		writes_short;	/* they do not keep up: see scan.c */
-	bool		reads_cheap;	/* few sessions wait for reads, of those that
-								 * wait for either */
+	bool		reads_cheap;	/* few of the waits are for reads */
 	int			low;			/* watermarks in force */
 	int			high;
 	int			ready;
@@ -211,10 +211,8 @@ typedef struct PgscaleSweeper
 										 * the sweepers before; zeros before
 										 * the first */
 	volatile uint32 restored;	/* pages of the file that was kept */
-	char		restore_problem[80];	/* why that was ignored; empty: it was
-										 * not */
-	volatile bool observing;	/* the policy learns, and no header shows
-								 * anything of it: see observe.c */
+	char		restore_problem[80];	/* why that was ignored, or empty */
+	volatile bool observing;	/* only the policy learns: see observe.c */
 	PgscaleSweeperCoverage coverage;
 	PgscaleSweeperForecast forecast;
 	PgscaleSweeperScanCounts counts;

@@ -35,6 +35,9 @@ extern bool pgscale_sweeper_wanted(void);
 /* Once in a process. */
 extern void pgscale_sweeper_scan_init(void);
 
+/* The shortest time between two ticks. */
+#define PGSCALE_SWEEPER_TICK_NS	(4 * NS_PER_MS)
+
 /* One tick of the sweep.  Were buffers needed since the last one? */
 extern bool pgscale_sweeper_scan(void);
 

@@ -46,7 +46,7 @@ COMMENT ON COLUMN pgscale.sweeper_stats.backend_writes IS
 COMMENT ON COLUMN pgscale.sweeper_stats.writers IS 'present number of its writers';
 COMMENT ON COLUMN pgscale.sweeper_stats.low_watermark IS 'number of ready buffers below which it refills; NULL while it is off';
 COMMENT ON COLUMN pgscale.sweeper_stats.high_watermark IS 'number of ready buffers up to which it refills; NULL while it is off';
-COMMENT ON COLUMN pgscale.sweeper_stats.ticks IS 'number of rounds: 250 per second under demand, 20 without, 10 while it watches';
+COMMENT ON COLUMN pgscale.sweeper_stats.ticks IS 'number of rounds: 250 per second under much demand, down to 62 under little, 20 without, 10 while it watches';
 COMMENT ON COLUMN pgscale.sweeper_stats.scanned IS 'number of buffers that its hand passed';
 COMMENT ON COLUMN pgscale.sweeper_stats.decremented IS
 'number of used buffers that it passed: it took the rank of the page down, or noted the second chance';

@@ -57,13 +57,9 @@
 #include "sweeper/shared.h"
 #include "sweeper/sweeper.h"
 
-/* Between two ticks: while the sweep works, while nothing is taken then, and otherwise. */
-#define WORK_PERIOD_NS	(4 * NS_PER_MS)
+/* Between two ticks: while the sweep works but has had no demand for a second, and while it does not. */
 #define IDLE_PERIOD_NS	(50 * NS_PER_MS)
 #define WATCH_PERIOD_NS (100 * NS_PER_MS)
-
-/* After that many ticks without demand, only every second tick is made. */
-#define IDLE_TICKS		250
 
 /* The low watermark, as a part of the high one: as bench/sweeper measured them, 0.02 and 0.05 of the buffers. */
 #define LOW_OF_HIGH		0.4
@@ -91,27 +87,25 @@ static double stock_most = STOCK_LEAST; /* what the upper one may be */
 static PgscaleSweeperWriterCount writer_count = {.writers = PGSCALE_SWEEPER_FIRST_WRITERS};
 static PgscaleTimer timer;
 static int64 cpu_base;			/* added to the process' CPU time */
-static int	idle_ticks = 0;
+static int64 demanded = 0;		/* when it last found demand */
 static bool left = true;		/* are all buffers the server's again? */
 static bool hurries = false;	/* to observe what the server's hand passes */
 static int64 watched = 0;		/* when it last reconsidered */
 static int64 refreshed = 0;		/* when it last did what is done by the second */
-static int	last_choice = -1;	/* that was in force a tick ago; -1: none was
-								 * seen */
+static int	last_choice = -1;	/* in force a tick ago; -1: not known */
 
-static PgscaleSweeperPolicyReport reported_before;	/* by sweepers before this
-													 * one */
+static PgscaleSweeperPolicyReport reported_before;	/* by earlier sweepers */
 
 static PgscaleProc *procs = NULL;
 
-/* What a second began with, and its ticks. */
+/* What a second began with, and the periods of its ticks. */
 static struct
 {
 	int64		at_ns;			/* 0: none has begun */
 	uint64		taken;
 	uint64		starved;
-	int			ticks;
-	int			pressed_ticks;
+	int64		ns;
+	int64		pressed_ns;
 }			second;
 
 /* The server's count of allocations, and the pages that came, a second ago. */
@@ -228,8 +222,8 @@ note_pressure(void)
 
 	for (int i = 0; pressed && i < pgscale_sweeper_writers_wanted(); i++)
 		pressed = pgscale_sweeper->writers[i].writing > 0 || pg_atomic_read_u32(&pgscale_sweeper->writers[i].pid) == 0;
-	second.pressed_ticks += pressed;
-	second.ticks++;
+	second.pressed_ns += pressed ? timer.period_ns : 0;
+	second.ns += timer.period_ns;
 }
 
 /* Once a second: how many writers. */
@@ -238,8 +232,8 @@ settle_writers(void)
 {
 	const int	slots = max_worker_processes - count_background_workers() - SLOTS_LEFT;
 
-	pgscale_sweeper->pressed = second.ticks > 0 ? (double) second.pressed_ticks / second.ticks : 0;
-	second.pressed_ticks = second.ticks = 0;
+	pgscale_sweeper->pressed = second.ns > 0 ? (double) second.pressed_ns / second.ns : 0;
+	second.pressed_ns = second.ns = 0;
 	pgscale_sweeper_decide_writers(&writer_count, pgscale_sweeper->pressed, pgscale_sweeper_writers_running(),
 								   pgscale_sweeper_writers_most(), slots);
 	pgscale_sweeper->writers_now = writer_count.writers;
@@ -318,7 +312,7 @@ count_all(void)
 	e.write_ns = write.write_ns;
 	e.forecast = pgscale_sweeper_forecast_saved(&pgscale_sweeper->forecast, &e.saved);
 	e.allocations = (uint64) pgscale_counters_allocations();
-	e.most = pgscale_sweeper->high * (double) NS_PER_S / WORK_PERIOD_NS;
+	e.most = pgscale_sweeper->high * (double) NS_PER_S / PGSCALE_SWEEPER_TICK_NS;
 	e.always = pgscale_sweeper_settings.use == PGSCALE_USE_ON;
 	return e;
 }
@@ -419,21 +413,19 @@ static void
 note_coverage(void)
 {
 	const int64 allocations = pgscale_counters_allocations();
-	PgscaleSweeperPolicyReport report;
 
-	pgscale_sweeper_policy_report(pgscale_sweeper_memory.policy, &report);
 	/* a reset of the server's statistics makes it fall */
 	if (covered.allocations >= 0 && allocations >= covered.allocations)
 	{
 		const int64 taken = allocations - covered.allocations;
-		const int64 seen = (int64) (report.arrivals - covered.arrivals);
+		const int64 seen = (int64) (pgscale_sweeper->report.arrivals - covered.arrivals);
 
 		pgscale_sweeper->coverage.seen += seen;
 		pgscale_sweeper->coverage.missed += taken - seen;
 		pgscale_sweeper->counts.allocated += taken;
 	}
 	covered.allocations = allocations;
-	covered.arrivals = report.arrivals;
+	covered.arrivals = pgscale_sweeper->report.arrivals;
 }
 
 /* May it supply, and should it? */
@@ -523,14 +515,14 @@ wake_writers(void)
 
 /* The timer's period follows what there is to do. */
 static void
-adapt_period(void)
+adapt_period(int64 now)
 {
 	int64		period = WATCH_PERIOD_NS;
 
 	if (pgscale_sweeper->state == PGSCALE_SWEEPER_WORKING)
-		period = idle_ticks < IDLE_TICKS ? WORK_PERIOD_NS : IDLE_PERIOD_NS;
+		period = now - demanded < NS_PER_S ? pgscale_sweeper->period_ns : IDLE_PERIOD_NS;
 	else if (!left || hurries)
-		period = WORK_PERIOD_NS;
+		period = PGSCALE_SWEEPER_TICK_NS;
 	if (timer.period_ns != period)
 		pgscale_timer_set(&timer, period);
 }
@@ -572,15 +564,14 @@ sweep_round(void)
 	hurries = false;
 	if (expired > 0 && pgscale_sweeper->state == PGSCALE_SWEEPER_WORKING)
 	{
-		bool		demand = pgscale_sweeper_scan();
-
+		if (pgscale_sweeper_scan())
+			demanded = now;
 		note_pressure();
 		if (pgscale_sweeper_queued_runs(pgscale_sweeper_memory.queues) > 0)
 		{
 			launch_writers(now);
 			wake_writers();
 		}
-		idle_ticks = demand ? 0 : Min(idle_ticks + 1, IDLE_TICKS);
 	}
 	else if (pgscale_sweeper->state != PGSCALE_SWEEPER_WORKING)
 		sweeper_rest();
@@ -604,7 +595,7 @@ sweep_round(void)
 		pgscale_sweeper->counts.ticks += reconsiders || !hurries;
 		pgscale_sweeper->last_tick_ns = pgscale_timer_clock();
 	}
-	adapt_period();
+	adapt_period(now);
 	pgscale_sweeper->counts.cpu_ns = pgscale_timer_cpu_time() + cpu_base;
 }
 

@@ -537,6 +537,8 @@ command(const char *name, const double *numbers)
 	COMMAND("work", work_on(a, b));
 	COMMAND("tick", tick(a > 0 ? a : 4));
 	COMMAND("ticks", ticks(a));
+	COMMAND("period", say("%d", (int) (s->period_ns / NS_PER_MS)));
+	COMMAND("low", s->low = a);
 	COMMAND("rest", say(yes(pgscale_sweeper_rest(false))));
 	COMMAND("stuck", say(yes(s->stuck)));
 	COMMAND("observing", s->observing = true);
@@ -786,6 +788,15 @@ static const Step ticks_of_sweep[] = {
 	{"fill 0 399 5, fill 0 119 0, fill 200 399 0, sweep 400 120 121, ticks 9, work 0 121, hand 65"},
 	{"tick", "! 0/0 0+0 1+0 0 120", "while enough is ready, the sweep looks for nothing"},
 	{"hand 79, tick 250", "! 137/56 80+0 80+0 0 41", "it is refilled although the low watermark is zero, as most was taken"},
+
+	/* the less is taken of what is ready, the later is the next tick */
+	{"fill 0 399 5, fill 0 119 0, sweep 400 8 80, period, ticks 1, period, ticks 1, period, ticks 1, period", "4; 8; 16; 16",
+	"without demand the next tick is due after up to 16 ms"},
+	{"hand 65, tick 16, hand 8, tick 16, period", "! 0/0 80+0 1+0 0 79; ! 0/0 80+0 9+0 0 71; 16", "an eighth may be taken meanwhile"},
+	{"hand 9, tick 16, period, ticks 1, period", "! 0/0 81+0 18+0 0 62; 4; 8", "if that is more, the next tick is due after 4 ms at once"},
+	{"ticks 2, period, queue 300 1 1, ticks 1, period, queued", "16; 4; 300+1/1", "or if a run waits for a writer"},
+	{"ticks 2, period, low 64, ticks 1, period", "16; 4", "or below the low watermark"},
+	{"low 8, ticks 2, period, rest, period", "16; yes; 4", "and after a rest"},
 };
 
 static const Step writers[] = {
