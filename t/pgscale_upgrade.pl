@@ -7,6 +7,7 @@ use strict;
 use warnings;
 use File::Copy qw(copy);
 use PgscaleCalls;
+use PgscaleKept qw(with_checksum write_bytes);
 use PgscaleTest;
 use PgscaleWire;
 use PostgreSQL::Test::Utils;
@@ -295,11 +296,9 @@ $log = restart(sub {
     # as if the new version kept other things there
     for my $file (@files)
     {
-        open my $handle, '+<:raw', $file or die "$file: $!";
-        read $handle, my $format, 4;
-        seek $handle, 0, 0;
-        print $handle pack 'L', 1 + unpack 'L', $format;
-        close $handle or die $!;
+        my ($format, $rest) = unpack 'L a*', substr slurp_file($file), 0, -4;
+
+        write_bytes($file, with_checksum(pack 'L a*', $format + 1, $rest));
     }
     install($old);
 });
