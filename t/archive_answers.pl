@@ -126,7 +126,7 @@ is($db->sql(q{SELECT pgscale_internal.archive_node_growth('{"commits": [0, 1]}',
 
 ### Several, by chance
 
-my $rounds = $ENV{PGSCALE_TEST_FULL} ? 1000 : 60;
+my $rounds = $ENV{PGSCALE_TEST_FULL} ? 1000 : 20;
 my @harms;
 for (1 .. $rounds)
 {

@@ -80,7 +80,7 @@ CREATE VIEW pgscale.archive_minutes AS
            idle_in_transaction_session_ms::double precision / nullif(observed_ms, 0) AS idle_in_transaction_sessions,
            observed_ms::double precision AS observed_ms, %s,
            CASE WHEN NOT pulled THEN pgscale_internal.row_origin(cluster, database) END AS origin, pulled,
-           CASE WHEN standby THEN 'standby' ELSE 'primary' END AS role, timeline
+           CASE WHEN standby THEN 'standby' ELSE 'primary' END AS role, timeline, node_id
       FROM pgscale_internal.archive_minute$view$,
                            -- the server counts the sweeper's pages among those of backends, up to a second later
                            string_agg(format('(%s)::%s AS %I', CASE c.name WHEN 'backend_buffers'
@@ -108,6 +108,7 @@ COMMENT ON COLUMN pgscale.archive_minutes.origin IS 'another server or another d
 COMMENT ON COLUMN pgscale.archive_minutes.pulled IS 'whether another server wrote the row, which asked that one; false for the history of the primary';
 COMMENT ON COLUMN pgscale.archive_minutes.role IS 'what it was then: primary or standby';
 COMMENT ON COLUMN pgscale.archive_minutes.timeline IS 'its timeline then: higher after each promotion';
+COMMENT ON COLUMN pgscale.archive_minutes.node_id IS 'number of its data directory: the same under each name and in each role';
 
 -- Pages, because from 18 on the server counts operations, which may have several pages, and their bytes; without WAL, except where
 -- WAL is named.  16 has the view first.

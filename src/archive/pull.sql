@@ -338,16 +338,16 @@ DECLARE
     growth jsonb;
     seen bigint[];
     names text[] := '{}';
-    garbled text;
+    garbled text;       -- of whose answer the rest is dropped
 BEGIN
     -- one that hangs must not make each round of this server late
     PERFORM set_config('pgscale.fleet_timeout', (SELECT least(s.setting::integer, 10000)::text FROM pg_settings s WHERE s.name = 'pgscale.fleet_timeout'), true);
     FOR answer IN
         SELECT a.*, count(a.at) OVER by_name AS rows, row_number() OVER (by_name ORDER BY a.at DESC NULLS LAST) AS latest,
-               -- a server keeps its name while that is asked and has not led to another one
-               coalesce((SELECT n.name FROM pgscale_internal.archive_node n JOIN pgscale_internal.archive_pull p USING (node_id, name) WHERE n.node_id = a.node_id),
-                        first_value(a.name) OVER (PARTITION BY a.node_id ORDER BY a.name)) AS first_name, min(a.at) OVER by_name AS oldest,
-               a.clock < least(max(a.at) OVER by_name, timestamptz '9999-01-01 00:00+00') + make_interval(secs => 3 * minute_s) AS reaches,
+               -- a server keeps the name that led to it, while that is asked and has not failed for long: another one may pretend to be it
+               coalesce((SELECT n.name FROM pgscale_internal.archive_node n JOIN pgscale_internal.archive_pull p USING (node_id, name) WHERE n.node_id = a.node_id
+                            AND EXISTS (SELECT FROM pg_foreign_server s WHERE s.srvname = n.name) AND (p.state = 'ok' OR p.since > asked_at - interval '5 min')), first_value(a.name) OVER (PARTITION BY a.node_id ORDER BY a.name)) AS first_name,
+               min(a.at) OVER by_name AS oldest, a.clock < least(max(a.at) OVER by_name, timestamptz '9999-01-01 00:00+00') + make_interval(secs => 3 * minute_s) AS reaches,
                concat(a.node, CASE WHEN min(a.node_id) OVER by_node <> max(a.node_id) OVER by_node OR a.node_id <> own AND a.node = (SELECT i.node FROM pgscale.node_identity() i)
                                    THEN ' #' || right(to_hex(a.node_id), 4) END) AS label
           FROM pgscale_internal.archive_ask(minute_s, pgscale_internal.archive_known(own, asked_at), own, asked_at) a
