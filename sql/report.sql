@@ -220,6 +220,15 @@ INSERT INTO pgscale_internal.archive_change VALUES ('2020-05-01 09:59:59', 'work
 \set one '''2020-05-01 10:00'', ''2020-05-01 10:10'''
 \set two '''2020-05-02 10:00'', ''2020-05-02 10:05'''
 \set none 'NULL, NULL, ''text'''
+\echo '-- two nodes, of which one is promoted; a row fills all of its time, and rest is known'
+BEGIN;
+UPDATE pgscale_internal.archive_minute SET active_session_ms = period_s * 1000 WHERE at < '2020-05-02';
+INSERT INTO pgscale_internal.archive_minute SELECT n.* FROM pgscale_internal.archive_minute m, jsonb_populate_record(m,
+    jsonb_build_object('node', 'c', 'node_id', 7, 'standby', m.period_s = 60, 'pulled', true, 'active_session_ms', 0)) n WHERE m.at < '2020-05-02';
+SELECT pgscale_internal.report_part('nodes', '2020-05-01 09:55', '2020-05-01 10:10', :none);
+UPDATE pgscale_internal.archive_minute SET active_session_ms = 0;
+SELECT array_agg(m[1]) FROM regexp_matches(pgscale_internal.report_part('nodes', :one, :none), '([0-9.|]{40})', 'g') m;
+ROLLBACK;
 SELECT pgscale_internal.report_known('2020-05-01 09:55', '2020-05-01 10:10'), pgscale_internal.report_known('2020-05-01 10:05', '2020-05-01 10:06'), pgscale_internal.report_known('2020-05-03', '2020-05-04');
 \echo '-- gaps: one, four, less than a second, in a long period; and hardly anything that is known'
 SELECT FROM generate_series(1, 4) i, minute(concat('2020-05-02 15:1', i), 60 - i * i, 1, '[]') m;

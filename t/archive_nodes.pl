@@ -97,6 +97,8 @@ is($db->sql(q{SELECT count(*) FROM pgscale.archive_nodes WHERE name = 'others'})
 
 $db->sql('CREATE TABLE t AS SELECT generate_series(1, 1000) i');
 $in_a->poll_ok(q{SELECT to_regclass('t') IS NOT NULL}, 'a table there');
+$db->poll_ok("SELECT lag_s < 1 FROM pgscale.archive_nodes WHERE node = '$a_name'", 'replay is not behind');
+my $began = $db->sql('SELECT now()');
 my $reader = session($a);
 my $pid = $reader->pid;
 $reader->start('SELECT count(*), pg_sleep(60) FROM t');
@@ -105,7 +107,7 @@ $db->sql('DELETE FROM t; VACUUM t');
 $db->poll_ok("SELECT count(*) > 0 FROM pgscale.archive_waits WHERE node = '$a_name' AND backend_type = 'startup' AND event LIKE 'RecoveryConflict%' AND blocker = '$pid'",
     'replay waits for it');
 $db->poll_ok("SELECT lag_s > 5 FROM pgscale.archive_nodes WHERE node = '$a_name'", 'and is behind');
-my $report = $db->sql(q{SELECT pgscale.report(now() - interval '30 s')});
+my $report = $db->sql("SELECT pgscale.report('$began')");
 like($report =~ s/\s+/ /gr, qr/It began on \Q$a_name\E at \d\d:\d\d: replay was \d+ s behind, and waited for RecoveryConflictSnapshot behind process $pid \(SELECT count\(\*\)/,
     'the report names node, query and lag') or diag $report;
 like($db->sql('SELECT string_agg(now, chr(10)) FROM pgscale.now'), qr/^node \Q$a_name\E: standby, \d+ s behind/m, 'now has the worst node');
@@ -122,6 +124,11 @@ my $doubled = q{SELECT count(*) FROM (SELECT at, lag(at + make_interval(secs => 
 $db->sql(q{ALTER SERVER b OPTIONS (SET port '1')});
 $db->poll_ok(q{SELECT state FROM pgscale.archive_nodes WHERE name = 'b'}, 'a node cannot be reached', 'unreachable');
 $db->poll_ok(q{SELECT state, reason ~ 'not those of all nodes: b: ' FROM pgscale.health WHERE feature = 'archive'}, 'health says so', 'broken|t');
+$db->sql(sprintf q{SELECT pgscale.fleet_add('b2', '%s')}, address($b));
+$db->poll_ok(q{SELECT error FROM pgscale.archive_nodes WHERE name = 'b2'}, 'who answers in its place may pretend to be it', 'it leads to the same server as b');
+$db->sql(q{UPDATE pgscale_internal.archive_pull SET since = now() - interval '1 hour' WHERE name = 'b'});
+$db->poll_ok(q{SELECT state, error FROM pgscale.archive_nodes WHERE name = 'b2'}, 'but not for ever', 'ok|');
+$db->sql(q{SELECT pgscale.fleet_remove('b2')});
 my $last = $db->sql("SELECT max(at) FROM pgscale.archive_minutes WHERE node = '$b_name'");
 $db->poll_ok("SELECT max(at) > '$last'::timestamptz + interval '15 s' FROM pgscale.archive_minutes WHERE node = '$a_name'", 'the others go on');
 $db->sql(sprintf q{ALTER SERVER b OPTIONS (SET port '%d')}, $b->port);
@@ -195,7 +202,7 @@ $in_a->poll_ok("SELECT count(*) > 0 FROM pgscale.archive_minutes WHERE node = '$
   || diag $in_a->sql('SELECT * FROM pgscale.archive_nodes');
 $in_a->poll_ok("SELECT pgscale.report(now() - interval '30 min', format => 'html') ~ 'primary, standby from [0-9:]{5}'", 'whose change of role is in the report');
 my ($page, $other) = map { $in_a->sql("SELECT pgscale.report(now() - interval '30 min', format => 'html', node => '$_')") } $p_name, $b_name;
-like($page, qr{<h1>pgscale report: \Q$p_name\E</h1>.*</b> it became a standby.*<path class="mark" d="M\d+ 0V10"/>.*id="waits".*>Timeout:PgSleep<.*id="load"}s,
+like($page, qr{<h1>pgscale report: \Q$p_name\E</h1>.*</b> it became a standby.*<path class="mark" d="M\d+\.5 0V10"/>.*id="waits".*>Timeout:PgSleep<.*id="load"}s,
     'a report of it alone, with its past as the primary');
 unlike($page . $other, qr{id="(?:advice|buffers|health|settings)"}, 'and with nothing of the server that was asked');
 unlike($other, qr{id="waits".*PgSleep.*id="queries"}s, 'nor of another node');

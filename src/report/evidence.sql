@@ -26,17 +26,19 @@ BEGIN
                                           coalesce(left(pgscale_internal.setting_text(c.new, s.unit), 40), '(not set)'))
              FROM pgscale.archive_changes c
              LEFT JOIN pg_settings s ON s.name = c.setting
-            WHERE c.at BETWEEN $1 AND $2 AND CASE WHEN $3 IS NULL THEN NOT pg_is_in_recovery() ELSE c.node = $3 END
+            WHERE c.at BETWEEN $1 AND $2 AND CASE WHEN $3 IS NULL THEN NOT pg_is_in_recovery() ELSE coalesce(c.node, '') = coalesce((
+                      SELECT CASE WHEN m.node_id = ANY (pgscale_internal.archive_node_ids($3)) THEN '' ELSE $3 END
+                        FROM pgscale.archive_minutes m WHERE NOT m.pulled AND m.at <= c.at ORDER BY m.at DESC LIMIT 1), $3) END
               AND NOT pgscale_internal.is_secret(c.setting, concat(c.old, ' ', c.new))$q$,
         $q$SELECT m.at, 'checkpoint', format('%s checkpoints in %s s', m.checkpoints_timed + m.checkpoints_requested, round(m.period_s))
              FROM pgscale.archive_minutes m
-            WHERE m.at BETWEEN $1 AND $2 AND CASE WHEN $3 IS NULL THEN NOT (m.pulled OR pg_is_in_recovery()) ELSE m.node = $3 END
+            WHERE m.at BETWEEN $1 AND $2 AND CASE WHEN $3 IS NULL THEN NOT (m.pulled OR pg_is_in_recovery()) ELSE m.node_id = ANY ((SELECT pgscale_internal.archive_node_ids($3))::bigint[]) END
               AND m.checkpoints_timed + m.checkpoints_requested > 0$q$,
-        $q$SELECT m.at, 'node', CASE WHEN m.node <> m.before THEN format('%s took over from %s', m.node, m.before) ELSE 'it became a ' || m.role END
+        $q$SELECT m.at, 'node', CASE WHEN m.role = m.role_before THEN format('%s took over from %s', m.node, m.before) ELSE 'it became a ' || m.role END
              FROM (SELECT m.at, m.node, m.role, lag(m.node) OVER (ORDER BY m.at) AS before, lag(m.role) OVER (ORDER BY m.at) AS role_before
                      FROM pgscale.archive_minutes m
-                    WHERE m.at BETWEEN $1 AND $2 AND CASE WHEN $3 IS NULL THEN NOT m.pulled ELSE m.node = $3 END) m
-            WHERE m.node <> m.before OR m.role <> m.role_before$q$]
+                    WHERE m.at BETWEEN $1 AND $2 AND CASE WHEN $3 IS NULL THEN NOT m.pulled ELSE m.node_id = ANY ((SELECT pgscale_internal.archive_node_ids($3))::bigint[]) END) m
+            WHERE $3 IS NULL AND m.node <> m.before OR m.role <> m.role_before$q$]
     LOOP
         BEGIN
             RETURN QUERY EXECUTE format('SELECT m.at, m.kind, m.mark FROM (%s LIMIT 1000) m (at, kind, mark)

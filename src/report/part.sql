@@ -21,7 +21,7 @@ BEGIN
             SELECT concat_ws(', ', n.node, 'system identifier ' || n.system_identifier, n.role,
                              'behind by ' || round(n.lag_s::numeric, 1) || ' s') AS text INTO item FROM pgscale.node_identity() n;
         ELSE
-            SELECT format('%s, from the archive of %s; its own report has more', node, pgscale_internal.report_node()) AS text INTO item;
+            SELECT concat(node, ', from the archive of ' || nullif(pgscale_internal.report_node(), node) || '; its own report has more') AS text INTO item;
         END IF;
         cells := ARRAY['Node', item.text] || cells;
     EXCEPTION
@@ -136,11 +136,11 @@ BEGIN
            sum(m.temp_bytes * m.part)::bigint AS temp_bytes, sum(m.deadlocks * m.part) AS deadlocks, sum(m.conflicts * m.part) AS conflicts,
            sum(m.rows_inserted * m.part) AS inserted, sum(m.rows_updated * m.part) AS updated, sum(m.rows_deleted * m.part) AS deleted,
            max(m.connections_peak) AS connections,
-           string_agg(DISTINCT m.node, ', ') FILTER (WHERE m.node <> coalesce(node, (SELECT pgscale_internal.report_node()))) AS nodes
+           string_agg(DISTINCT m.node, ', ') FILTER (WHERE node IS NULL AND m.node <> (SELECT pgscale_internal.report_node())) AS nodes
       INTO item
       FROM (SELECT a.*, extract(epoch FROM least(a.at + a.period_s * interval '1 s', until) - greatest(a.at, since))::float8 / a.period_s AS part
               FROM pgscale.archive_minutes a
-             WHERE a.at > since - interval '1 day' AND a.at < until AND a.period_s > 0 AND CASE WHEN node IS NULL THEN NOT a.pulled ELSE a.node = node END) m
+             WHERE a.at > since - interval '1 day' AND a.at < until AND a.period_s > 0 AND CASE WHEN node IS NULL THEN NOT a.pulled ELSE a.node_id = ANY ((SELECT pgscale_internal.archive_node_ids(node))::bigint[]) END) m
      WHERE m.part > 0;
     IF item.s IS NULL THEN
         RETURN pgscale_internal.report_paragraph(format, 'The archive of this database has no rows of the period.', 'missing'::text);

@@ -33,34 +33,38 @@ DECLARE
 BEGIN
     WITH minute AS MATERIALIZED (
         SELECT m.node, m.at, m.period_s, m.role, m.active_sessions, CASE m.role WHEN 'standby' THEN m.standby_lag_s END AS lag_s,
-               width_bucket(extract(epoch FROM m.at), extract(epoch FROM since), extract(epoch FROM until), 40) AS column_number
+               m.at + make_interval(secs => m.period_s) > since AS inside
           FROM pgscale.archive_minutes m
          WHERE m.at > since - interval '1 hour' AND m.at < until AND m.active_sessions IS NOT NULL),
     of_node AS MATERIALIZED (
-        SELECT m.node, sum(m.active_sessions * m.period_s) FILTER (WHERE m.at >= since) / sum(m.period_s) FILTER (WHERE m.at >= since) AS active,
-               coalesce(percentile_cont(0.5) WITHIN GROUP (ORDER BY m.active_sessions) FILTER (WHERE m.at < since),
+        SELECT m.node, sum(m.active_sessions * m.period_s) FILTER (WHERE m.inside) / sum(m.period_s) FILTER (WHERE m.inside) AS active,
+               coalesce(percentile_cont(0.5) WITHIN GROUP (ORDER BY m.active_sessions) FILTER (WHERE NOT m.inside),
                         percentile_cont(0.5) WITHIN GROUP (ORDER BY m.active_sessions)) AS usual,
-               max(m.lag_s) FILTER (WHERE m.at >= since) AS lag_s
-          FROM minute m GROUP BY m.node HAVING count(*) FILTER (WHERE m.at >= since) > 0),
+               max(m.lag_s) FILTER (WHERE m.inside) AS lag_s
+          FROM minute m GROUP BY m.node HAVING count(*) FILTER (WHERE m.inside) > 0),
     wait AS MATERIALIZED (SELECT * FROM pgscale_internal.report_node_waits(since, until)),
     replay AS MATERIALIZED (SELECT w.node, w.what FROM wait w WHERE w.replays),
     change AS (
-        SELECT c.*, lag(c.role) OVER (PARTITION BY c.node ORDER BY c.at) AS before FROM minute c WHERE c.at >= since),
+        SELECT c.*, lag(c.role) OVER (PARTITION BY c.node ORDER BY c.at) AS before FROM minute c WHERE c.inside),
     role AS (
         SELECT c.node, string_agg(concat(c.role, ' from ' || CASE WHEN c.before IS NOT NULL THEN to_char(c.at, 'HH24:MI') END), ', ' ORDER BY c.at) AS roles
           FROM change c WHERE c.role IS DISTINCT FROM c.before GROUP BY c.node),
+    -- a row fills all columns of its time
     line AS (
-        SELECT n.node, string_agg(CASE WHEN b.changed THEN '|' ELSE '' END || coalesce(b.digit, '.'), '' ORDER BY c.number) AS levels
+        SELECT n.node, string_agg(CASE WHEN b.changed THEN '|' ELSE coalesce(b.digit, '.') END, '' ORDER BY c.number) AS levels
           FROM of_node n CROSS JOIN generate_series(1, 40) c(number)
-          LEFT JOIN (SELECT m.node, m.column_number, bool_or(m.role <> m.before) AS changed,
-                            round(9 * max(m.active_sessions) / nullif((SELECT max(x.active_sessions) FROM minute x WHERE x.at >= since), 0))::text AS digit
-                       FROM change m GROUP BY 1, 2) b ON b.node = n.node AND b.column_number = c.number
+          LEFT JOIN (SELECT m.node, x.number, bool_or(x.number = f.number AND m.role <> m.before) AS changed,
+                            coalesce(round(9 * max(m.active_sessions) / nullif((SELECT max(x.active_sessions) FROM change x), 0)), 0)::text AS digit
+                       FROM change m
+                      CROSS JOIN LATERAL (SELECT width_bucket(extract(epoch FROM greatest(m.at, since)), extract(epoch FROM since), extract(epoch FROM until), 40)) f(number)
+                      CROSS JOIN generate_series(f.number, least(40, width_bucket(extract(epoch FROM m.at) + m.period_s::numeric - 0.001, extract(epoch FROM since), extract(epoch FROM until), 40))) x(number)
+                      GROUP BY 1, 2) b ON b.node = n.node AND b.number = c.number
          GROUP BY n.node),
     first AS (
         SELECT f.* FROM (
             SELECT m.node, m.at, m.active_sessions, m.lag_s, n.usual, coalesce(m.lag_s > 5, false) AS late
               FROM minute m JOIN of_node n USING (node)
-             WHERE m.at >= since AND (m.lag_s > 5 OR m.active_sessions > 3 * n.usual + 2)) f
+             WHERE m.inside AND (m.lag_s > 5 OR m.active_sessions > 3 * n.usual + 2)) f
          ORDER BY f.at, f.late DESC, f.active_sessions - f.usual DESC LIMIT 1)
     SELECT pgscale_internal.report_paragraph(format,
                coalesce((SELECT CASE WHEN f.late

@@ -17,7 +17,7 @@
 #include "report/report.h"
 
 static const char *const asks[] = {
-	"pgscale.activity", "pgscale.advice", "pgscale.apply", "pgscale.archive_changes", "pgscale.archive_minutes", "pgscale.archive_nodes", "pgscale.archive_waits",
+	"pgscale.activity", "pgscale.advice", "pgscale.apply", "pgscale.archive_changes", "pgscale.archive_minutes", "pgscale.archive_nodes", "pgscale.archive_waits", "pgscale_internal.archive_node_ids",
 	"pgscale_internal.blocker_profile", "pgscale_internal.blockers", "pgscale_internal.buffer_usage_sample",
 	"pgscale_internal.clock_sweep", "pgscale_internal.connections",
 	"pgscale_internal.connections_by_application", "pgscale.diagnosis", "pgscale_internal.health",

@@ -109,11 +109,12 @@ AS $$
 #variable_conflict use_variable
 DECLARE
     two CONSTANT boolean := since2 IS NOT NULL OR until2 IS NOT NULL;
-    name CONSTANT text := CASE WHEN two THEN 'pgscale report of two periods: ' ELSE 'pgscale report: ' END || coalesce(node, pgscale_internal.report_node());
+    name CONSTANT text := CASE WHEN two THEN 'pgscale report of two periods: ' ELSE 'pgscale report: ' END || coalesce(nullif(node, ''), pgscale_internal.report_node());
     several boolean := false;
     body text;
     item record;
 BEGIN
+    node := nullif(node, '');
     IF has_table_privilege('pgscale.archive_nodes', 'SELECT') THEN
         several := (SELECT count(*) > 1 FROM pgscale.archive_nodes n WHERE n.state <> 'gone');
     END IF;
@@ -124,7 +125,11 @@ BEGIN
         PERFORM pgscale_internal.past_keep(since2, until2, node);
     END IF;
     IF node IS NOT NULL THEN
-        PERFORM FROM pgscale_internal.past_coverage(since, until, node);
+        BEGIN
+            PERFORM FROM pgscale_internal.past_coverage(since, until, node);    -- is there such a node?
+        EXCEPTION
+            WHEN object_not_in_prerequisite_state OR lock_not_available THEN NULL;
+        END;
     END IF;
     body := pgscale_internal.report_paragraph(format, name, 'title'::text);
     FOR item IN
@@ -133,7 +138,8 @@ BEGIN
             (false, true, 'period', 'Period', NULL),
             (false, true, 'summary', 'Summary', NULL),
             (false, true, 'activity', 'Active sessions', 'Average number, on CPU or waiting, by class of wait event.'),
-            (false, true, 'nodes', 'Nodes', 'From the archive. Over time: active sessions, 9 for the most of any node, | for a change of role.'),
+            (false, true, 'nodes', 'Nodes', 'From the archive. Over time: active sessions' || CASE format WHEN 'html' THEN '; a red line is a change of role.'
+                                         ELSE ', 9 for the most of any node, | for a change of role, . for a time that is not known.' END),
             (false, true, 'waits', 'Top waits', 'Sessions: average number. Share: fraction of database time, in which sessions were active or blocked others.'),
             (false, true, 'queries', 'Top queries', NULL),
             (false, true, 'sessions', 'Applications, users and databases', NULL),
@@ -169,5 +175,5 @@ until: end of the period, excluded; NULL: now
 format: text for psql, at most 120 columns wide, or html for a browser
 since2: start of the second period; NULL: an hour before until2; NULL as until2: there is no second period
 until2: end of the second period, excluded; NULL: now
-node: name in archive_nodes, of which only the archive is read; NULL: this server';
+node: name in archive_nodes; of another server the archive is read; NULL: this server';
 GRANT EXECUTE ON FUNCTION pgscale.report(timestamptz, timestamptz, text, timestamptz, timestamptz, text) TO pg_monitor;

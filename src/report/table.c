@@ -430,27 +430,19 @@ static void
 put_html_levels(StringInfo out, const char *levels)
 {
 	static const char *const classes[] = {"level", "gap", "mark"};
-	int			columns = 0;
 
-	for (const char *at = levels; *at; at++)
-		columns += *at != '|';
 	appendStringInfo(out, "<svg viewBox=\"0 0 %d 10\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"%s\">",
-					 Max(columns, 1), levels);
+					 Max((int) strlen(levels), 1), levels);
 	for (int class = 0; class < lengthof(classes); class++)
 	{
-		int			x = 0;
-
 		appendStringInfo(out, "<path class=\"%s\" d=\"", classes[class]);
-		for (const char *at = levels; *at; at++)
-		{
-			if (class == 2 && *at == '|')
-				appendStringInfo(out, "M%d 0V10", x);
-			else if (class == 1 && *at == '.')
+		for (int x = 0; levels[x]; x++)
+			if (class == 2 && levels[x] == '|')
+				appendStringInfo(out, "M%d.5 0V10", x);
+			else if (class == 1 && levels[x] == '.')
 				appendStringInfo(out, "M%d 0h1V10h-1z", x);
-			else if (class == 0 && isdigit((unsigned char) *at))
-				appendStringInfo(out, "M%d 10v-%c.5h1V10z", x, *at);
-			x += *at != '|';
-		}
+			else if (class == 0 && isdigit((unsigned char) levels[x]))
+				appendStringInfo(out, "M%d 10v-%c.5h1V10z", x, levels[x]);
 		appendStringInfoString(out, "\"/>");
 	}
 	appendStringInfoString(out, "</svg>");

@@ -527,6 +527,7 @@ pgscale_past_keep(PG_FUNCTION_ARGS)
 {
 	MemoryContext context;
 	MemoryContextCallback *callback;
+	const char *node;
 	Kept	   *of;
 	int			n = 0;
 
@@ -545,7 +546,8 @@ pgscale_past_keep(PG_FUNCTION_ARGS)
 	of->period.begin = PG_GETARG_TIMESTAMPTZ(0);
 	of->period.end = PG_GETARG_TIMESTAMPTZ(1);
 	of->userid = GetUserId();
-	of->node = PG_ARGISNULL(2) ? NULL : MemoryContextStrdup(context, text_to_cstring(PG_GETARG_TEXT_PP(2)));
+	node = pgscale_sampler_past_node(fcinfo, 2);
+	of->node = node ? MemoryContextStrdup(context, node) : NULL;
 	of->context = context;
 	callback = MemoryContextAlloc(context, sizeof(MemoryContextCallback));
 	callback->func = forget_kept;
@@ -582,7 +584,7 @@ join_spans(const PgscaleSamplerPast *past, int64 *nspans)
 	return spans;
 }
 
-/* pgscale_internal.past_coverage(since, until): which times are known, how much of each, and from where. */
+/* pgscale_internal.past_coverage(since, until, node): which times are known, how much of each, and from where. */
 Datum
 pgscale_past_coverage(PG_FUNCTION_ARGS)
 {

@@ -44,7 +44,7 @@ COMMENT ON FUNCTION pgscale.past_waits(timestamptz, timestamptz, double precisio
 since: start of the period; NULL: an hour before until; -infinity: the oldest data available
 until: end of the period, excluded; NULL, or a time in the future: now
 resolution_s: length in seconds of the buckets to which the rows of memory are added up; 0 or NULL: a row per sample
-node: name in archive_nodes, of which only the archive is read; NULL: this server
+node: name in archive_nodes; of another server the archive is read; NULL: this server
 at: start of the part of the period
 period_s: length of the part of the period, in seconds
 backend_type: kind of process as in pg_stat_activity; also parallel worker, unknown, and other for the rest of a minute of the archive
@@ -167,7 +167,7 @@ since: start of the period; NULL: an hour before until; -infinity: the oldest da
 until: end of the period, excluded; NULL, or a time in the future: now
 by: event, class, query, database, user, application, backend_type or blocker
 top: number of rows, 1 to 1,000,000; the rest is one more row, other
-node: name in archive_nodes, of which only the archive is read; NULL: this server
+node: name in archive_nodes; of another server the archive is read; NULL: this server
 rank: 1 for the longest; the row other is last
 item: what the row is about, by the argument by; unknown: the attribute is not known; other: the rest
 event_type: type of the wait event of the item''s longest wait
@@ -192,7 +192,7 @@ COMMENT ON FUNCTION pgscale.activity(timestamptz, timestamptz, interval, text) I
 since: start of the period; NULL: an hour before until; -infinity: the oldest data available
 until: end of the period, excluded; NULL, or a time in the future: now
 bucket: length of the parts of the period, from a second on, at most 100,000 parts; NULL: a length that makes at most 61
-node: name in archive_nodes, of which only the archive is read; NULL: this server
+node: name in archive_nodes; of another server the archive is read; NULL: this server
 at: start of the bucket
 event_type: class of wait event; CPU; IdleInTransaction: idle in a transaction; NULL: nothing is known of this time
 active_sessions: average number of sessions in that class; NULL where nothing is known
@@ -265,7 +265,7 @@ since2: start of the second period; NULL: an hour before until2
 until2: end of the second period, excluded; NULL: now
 by: as in top_waits()
 top: number of rows, 1 to 1,000,000; the rest is one more row, other
-node: name in archive_nodes, of which only the archive is read; NULL: this server
+node: name in archive_nodes; of another server the archive is read; NULL: this server
 item: what the row is about, by the argument by
 active_sessions_1: average number of sessions in the first period; NULL if nothing is known of it
 active_sessions_2: average number of sessions in the second period; NULL if nothing is known of it
