@@ -105,8 +105,12 @@ pgscale_timer_cpu_time(void)
 static void
 ask_for_punctuality(void)
 {
+	static bool asked = false;
 	SchedAttr	attr = {.size = sizeof(attr)};
 
+	if (asked)
+		return;
+	asked = true;
 	(void) prctl(PR_SET_TIMERSLACK, 1);
 	if (syscall(SYS_sched_getattr, 0, &attr, sizeof(attr), 0) != 0)
 		return;

@@ -88,7 +88,7 @@ typedef struct PgscaleSweeperWriterCount
 } PgscaleSweeperWriterCount;
 
 /*
- * Once a second: pressed is the fraction of ticks in which nearly nothing was ready
+ * Once a second: pressed is the fraction of time in which nearly nothing was ready
  * although all writers wrote; running, how many there are; most, how many there may
  * be; slots, those that the server can spare, less than 0 if it needs some back.
  */

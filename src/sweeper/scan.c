@@ -110,8 +110,8 @@ static double dirty_fraction = 0;	/* of the victims found */
 static int	found = 0;			/* victims, up to those that are remembered */
 static double starved_fraction = 0; /* of the time */
 static double rate = 0;			/* buffers that are taken, a second */
-static double peak = 0;			/* or, if that is more, were in the last tick */
-static int64 rated_ns = 0;		/* in the last tick */
+static double peak = 0;			/* the rate, or the last tick's if higher */
+static int64 rated_ns = 0;		/* when the rate was computed */
 static int64 give_up_ns = 0;	/* when this tick has lasted long enough */
 
 /* The writers' progress. */
@@ -363,8 +363,8 @@ follow_shortage(bool starved)
 
 /*
  * A wake-up costs more than the rest of a tick in which little was taken.  So the next tick
- * is later while the stock lasts for many, no writer may have to be woken, and this one
- * had time enough.
+ * is postponed while the stock lasts for several, no writer may have to be woken, and
+ * this one was done in time.
  */
 static void
 choose_period(int64 began, bool starved)

@@ -99,7 +99,7 @@ static int	left_to = 0;		/* buffers that were left */
 static int64 hand_seen = 0;		/* the server's hand, in the tick before */
 static int64 followed = 0;		/* up to there */
 static int	taken = 0;			/* in this tick */
-static double taken_lately = 0; /* in a tick, of late at most */
+static double taken_lately = 0; /* at most, in a short tick */
 static int64 yielded_from = 0;	/* dirty pages may lie at zero between these */
 static int64 yielded_to = 0;	/* positions of the hand */
 static bool yields_dirty = false;	/* was one yielded since the last tick? */
@@ -293,7 +293,7 @@ pgscale_sweeper_supply_follow(void)
 	Assert(offered <= NBuffers);
 	demand = hand != hand_seen || followed < upto || offered == 0;
 	hand_seen = hand;
-	taken_lately = Max(taken, taken_lately * TAKEN_DECAY);
+	taken_lately = Max(taken * PGSCALE_SWEEPER_TICK_NS / pgscale_sweeper->period_ns, taken_lately * TAKEN_DECAY);
 	pgscale_sweeper->counts.starved += offered == 0 || yields_dirty;
 	taken = 0;
 	yields_dirty = false;
@@ -486,7 +486,7 @@ pgscale_sweeper_supply_guard(void)
 	int64		hand = (int64) pgscale_buffers_hand();
 	int64		lead = 0;
 	int			looked = 0;
-	const int	needed = (int) ceil(TAKEN_PART * (TAKEN_TIMES * taken_lately + TAKEN_MORE));
+	const int	needed = (int) ceil(TAKEN_PART * (TAKEN_TIMES * taken_lately * pgscale_sweeper->period_ns / PGSCALE_SWEEPER_TICK_NS + TAKEN_MORE));
 
 	/*
 	 * A hand that finds nothing may run past what is yielded, while it is:

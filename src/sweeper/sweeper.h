@@ -13,6 +13,7 @@
 #include "postgres.h"
 
 #include "pgscale.h"
+#include "base/units.h"
 #include "sweeper/shared.h"
 
 extern const PgscaleModule pgscale_sweeper_module;
