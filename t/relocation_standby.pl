@@ -25,6 +25,8 @@ sub copy_of
 
     $origin->backup("for_$name");
     $copy->init_from_backup($origin, "for_$name", %option);
+    # a sender that stands still is the same one all the time
+    $copy->append_conf('postgresql.conf', 'wal_receiver_timeout = 0');
     $copy->start;
     return $copy;
 }
