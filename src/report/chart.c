@@ -595,7 +595,7 @@ pgscale_report_chart(PG_FUNCTION_ARGS)
 	read_buckets(fcinfo, &chart);
 	read_marks(fcinfo, &chart);
 	set_scale(&chart, PG_ARGISNULL(10) ? 0 : PG_GETARG_FLOAT8(10),
-			  PG_NARGS() <= 11 || PG_ARGISNULL(11) || !PG_GETARG_BOOL(11) ? 0 : rint(pgscale_kernel_cpus() * 10) / 10);
+			  PG_ARGISNULL(11) || !PG_GETARG_BOOL(11) ? 0 : rint(pgscale_kernel_cpus() * 10) / 10);
 	initStringInfo(&out);
 	if (html)
 		put_html_chart(&out, &chart);

@@ -88,10 +88,17 @@ BEGIN
         END;
         since := coalesce(since, until - interval '1 hour');
     END IF;
+    IF node IS NOT NULL THEN
+        BEGIN
+            PERFORM FROM pgscale_internal.past_coverage(until, until, node);
+        EXCEPTION
+            WHEN object_not_in_prerequisite_state OR lock_not_available THEN NULL;
+        END;
+    END IF;
 END
 $$;
 COMMENT ON FUNCTION pgscale_internal.report_period(timestamptz, timestamptz, text) IS
-'part of report: a period with its defaults, or an error if it is invalid';
+'part of report: a period with its defaults, or an error if it is invalid, or there is no such node';
 GRANT EXECUTE ON FUNCTION pgscale_internal.report_period(timestamptz, timestamptz, text) TO pg_monitor;
 
 -- Of two periods if a second one is given; of another node only what the archive has.
@@ -123,13 +130,6 @@ BEGIN
     IF two THEN
         SELECT p.since, p.until INTO since2, until2 FROM pgscale_internal.report_period(since2, until2, node) p;
         PERFORM pgscale_internal.past_keep(since2, until2, node);
-    END IF;
-    IF node IS NOT NULL THEN
-        BEGIN
-            PERFORM FROM pgscale_internal.past_coverage(since, until, node);    -- is there such a node?
-        EXCEPTION
-            WHEN object_not_in_prerequisite_state OR lock_not_available THEN NULL;
-        END;
     END IF;
     body := pgscale_internal.report_paragraph(format, name, 'title'::text);
     FOR item IN

@@ -293,7 +293,7 @@ pgscale_sweeper_supply_follow(void)
 	Assert(offered <= NBuffers);
 	demand = hand != hand_seen || followed < upto || offered == 0;
 	hand_seen = hand;
-	taken_lately = Max(taken * PGSCALE_SWEEPER_TICK_NS / pgscale_sweeper->period_ns, taken_lately * TAKEN_DECAY);
+	taken_lately = Max((double) taken * PGSCALE_SWEEPER_TICK_NS / pgscale_sweeper->period_ns, taken_lately * TAKEN_DECAY);
 	pgscale_sweeper->counts.starved += offered == 0 || yields_dirty;
 	taken = 0;
 	yields_dirty = false;
