@@ -51,6 +51,9 @@ StaticAssertDecl(PGSCALE_MAX_USAGE == BM_MAX_USAGE_COUNT,
 /* A header is locked for some instructions: some microseconds are enough. */
 #define READ_RETRIES	100
 
+/* Most readers go from buffer to buffer, so the header that far ahead is fetched.  There need not be one. */
+#define READ_AHEAD		64
+
 const PgscalePageWorths *pgscale_buffer_worths = NULL;
 
 bool
@@ -150,6 +153,7 @@ pgscale_buffer_read(int buf, PgscaleBuffer *buffer, PgscalePage *page)
 {
 	BufferDesc *desc = GetBufferDescriptor(buf);
 
+	__builtin_prefetch((char *) desc + READ_AHEAD * sizeof(BufferDescPadded));
 	for (int i = 0; i < READ_RETRIES; i++)
 	{
 		PgscaleBufferState before = pgscale_compat_state_read(&desc->state);

@@ -94,6 +94,7 @@ uint8 pgscale_sweeper_policy_neighbour_rank(const PgscaleSweeperPolicy *p, bool 
 uint8 pgscale_sweeper_policy_rank(const PgscaleSweeperPolicy *p, int buf) { return ranks[buf]; }
 PgscaleSweeperHistory *pgscale_sweeper_policy_history(const PgscaleSweeperPolicy *p) { return NULL; }
 void pgscale_sweeper_history_pass(PgscaleSweeperHistory *history, float pages) { }
+void pgscale_sweeper_history_fetch(PgscaleSweeperHistory *history, uint32 page) { }
 
 void
 pgscale_sweeper_policy_init(PgscaleSweeperPolicy *p, int buffers)

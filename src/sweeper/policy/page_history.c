@@ -110,11 +110,19 @@ static const float parts[PGSCALE_SWEEPER_LIMITS] = {1.0f / PGSCALE_SWEEPER_PASS_
 
 #define MIDDLE			3		/* limit of the median */
 
+/* A set is within one cache line. */
+#define GHOST_SET_SIZE	(GHOST_WAYS * sizeof(PgscaleSweeperScore))
+
+static PgscaleSweeperScore *
+first_ghost(const PgscaleSweeperHistory *history)
+{
+	return (PgscaleSweeperScore *) TYPEALIGN(GHOST_SET_SIZE, history->pages + history->buffers);
+}
+
 static PgscaleSweeperScore *
 ghost_set(PgscaleSweeperHistory *history, uint32 page)
 {
-	return history->pages + history->buffers +
-		(Size) pgscale_sweeper_hash_part(page, history->ghost_sets) * GHOST_WAYS;
+	return first_ghost(history) + (Size) pgscale_sweeper_hash_part(page, history->ghost_sets) * GHOST_WAYS;
 }
 
 static int
@@ -127,7 +135,7 @@ Size
 pgscale_sweeper_history_size(int buffers)
 {
 	return offsetof(PgscaleSweeperHistory, pages) +
-		((Size) buffers + (Size) count_ghost_sets(buffers) * GHOST_WAYS) * sizeof(PgscaleSweeperScore);
+		(Size) buffers * sizeof(PgscaleSweeperScore) + ((Size) count_ghost_sets(buffers) + 1) * GHOST_SET_SIZE;
 }
 
 void
@@ -151,6 +159,12 @@ void
 pgscale_sweeper_history_pass(PgscaleSweeperHistory *history, float pages)
 {
 	history->leaving = 1 / pages;
+}
+
+void
+pgscale_sweeper_history_fetch(PgscaleSweeperHistory *history, uint32 page)
+{
+	__builtin_prefetch(ghost_set(history, page));
 }
 
 /* Remembers a page by its score; the least worthy ghost of its set is forgotten. */
@@ -331,12 +345,12 @@ hash_of_ghost(uint32 set, uint32 sets, uint16 tag, uint32 *hash)
 int
 pgscale_sweeper_history_departed(const PgscaleSweeperHistory *history, uint32 *at, PgscaleSweeperRemembered *pages, int most)
 {
-	const uint32 ghosts = (uint32) history->ghost_sets * GHOST_WAYS;
+	const uint32 end = (uint32) history->ghost_sets * GHOST_WAYS;
 	int			n = 0;
 
-	for (; *at < ghosts && n < most; (*at)++)
+	for (; *at < end && n < most; (*at)++)
 	{
-		const PgscaleSweeperScore *ghost = &history->pages[history->buffers + (Size) *at];
+		const PgscaleSweeperScore *ghost = first_ghost(history) + *at;
 
 		if (ghost->tag == 0 || !hash_of_ghost(*at / GHOST_WAYS, history->ghost_sets, ghost->tag, &pages[n].page))
 			continue;
