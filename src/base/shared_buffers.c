@@ -51,7 +51,7 @@ StaticAssertDecl(PGSCALE_MAX_USAGE == BM_MAX_USAGE_COUNT,
 /* A header is locked for some instructions: some microseconds are enough. */
 #define READ_RETRIES	100
 
-/* Most readers go from buffer to buffer, so the header that far ahead is fetched.  There need not be one. */
+/* Most readers go from buffer to buffer, so the header that far ahead is fetched; there need not be one. */
 #define READ_AHEAD		64
 
 const PgscalePageWorths *pgscale_buffer_worths = NULL;

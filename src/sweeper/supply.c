@@ -74,9 +74,6 @@
 #define YIELD_LEAST		512
 #define YIELD_TIMES		64
 
-/* So many buffers before it follows the hand to one, what is known of its pages is fetched. */
-#define FORESEEN		48
-
 /* In a tick, it yields so often while the hand runs past that. */
 #define GUARD_TRIES		4
 
@@ -90,6 +87,9 @@
 
 /* What was taken in a tick is remembered, a little less each time. */
 #define TAKEN_DECAY		0.95
+
+/* Buffers before it follows the hand to one, what is known of its pages is fetched. */
+#define FETCH_AHEAD		48
 
 /* Classes of pages that may be yielded, two for each rank. */
 #define YIELD_CLASSES	(2 * (PGSCALE_MAX_USAGE + 2))
@@ -216,8 +216,8 @@ put_on_offer(int buf, const PgscaleBuffer *look, PgscaleSweeperPage *p)
 }
 
 /*
- * If another page has come to a buffer on offer, what the history knows of both is seldom in
- * the processor's caches, and waiting for it would be half of the sweeper's CPU time.
+ * A page on offer may have gone, and another one come.  What the history knows of both is at random
+ * places, so with many buffers seldom in the processor's caches.
  */
 static void
 fetch_known(int buf)
@@ -226,14 +226,17 @@ fetch_known(int buf)
 	const PgscaleSweeperPage *p = pgscale_sweeper_page(buf);
 	PgscaleBuffer look;
 	PgscalePage page;
-	uint32		hash;
 
-	if (!p->offered || !pgscale_buffer_read(buf, &look, &page))
+	if (!p->offered)
 		return;
-	hash = pgscale_buffer_page_hash(&page);
-	if (hash == p->hash)
-		return;
-	pgscale_sweeper_history_fetch(history, hash);
+	if (pgscale_buffer_read(buf, &look, &page))
+	{
+		const uint32 hash = pgscale_buffer_page_hash(&page);
+
+		if (hash == p->hash)
+			return;
+		pgscale_sweeper_history_fetch(history, hash);
+	}
 	pgscale_sweeper_history_fetch(history, p->hash);
 }
 
@@ -292,6 +295,7 @@ pgscale_sweeper_supply_follow(void)
 {
 	const int64 hand = (int64) pgscale_buffers_hand();
 	const int64 upto = pgscale_sweeper_passed(hand);
+	int64		fetched;
 	bool		demand;
 
 	if (!entered || left_to > 0)
@@ -308,10 +312,11 @@ pgscale_sweeper_supply_follow(void)
 		followed = hand_seen = hand;
 		yielded_from = yielded_to = 0;
 	}
-	followed = Max(followed, hand - NBuffers);
+	followed = fetched = Max(followed, hand - NBuffers);
 	for (int n = 0; followed < upto && !pgscale_sweeper_long_enough(n); n++)
 	{
-		fetch_known(pgscale_sweeper_buffer_at(followed + FORESEEN));
+		for (; fetched < Min(followed + FETCH_AHEAD, upto); fetched++)
+			fetch_known(pgscale_sweeper_buffer_at(fetched));
 		pass_by(pgscale_sweeper_buffer_at(followed));
 		followed++;
 	}

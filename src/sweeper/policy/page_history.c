@@ -110,13 +110,11 @@ static const float parts[PGSCALE_SWEEPER_LIMITS] = {1.0f / PGSCALE_SWEEPER_PASS_
 
 #define MIDDLE			3		/* limit of the median */
 
-/* A set is within one cache line. */
-#define GHOST_SET_SIZE	(GHOST_WAYS * sizeof(PgscaleSweeperScore))
-
+/* Aligned so that each set is within a cache line. */
 static PgscaleSweeperScore *
 first_ghost(const PgscaleSweeperHistory *history)
 {
-	return (PgscaleSweeperScore *) TYPEALIGN(GHOST_SET_SIZE, history->pages + history->buffers);
+	return (PgscaleSweeperScore *) TYPEALIGN(GHOST_WAYS * sizeof(PgscaleSweeperScore), history->pages + history->buffers);
 }
 
 static PgscaleSweeperScore *
@@ -135,7 +133,7 @@ Size
 pgscale_sweeper_history_size(int buffers)
 {
 	return offsetof(PgscaleSweeperHistory, pages) +
-		(Size) buffers * sizeof(PgscaleSweeperScore) + ((Size) count_ghost_sets(buffers) + 1) * GHOST_SET_SIZE;
+		((Size) buffers + ((Size) count_ghost_sets(buffers) + 1) * GHOST_WAYS) * sizeof(PgscaleSweeperScore);
 }
 
 void
@@ -345,10 +343,10 @@ hash_of_ghost(uint32 set, uint32 sets, uint16 tag, uint32 *hash)
 int
 pgscale_sweeper_history_departed(const PgscaleSweeperHistory *history, uint32 *at, PgscaleSweeperRemembered *pages, int most)
 {
-	const uint32 end = (uint32) history->ghost_sets * GHOST_WAYS;
+	const uint32 ghosts = (uint32) history->ghost_sets * GHOST_WAYS;
 	int			n = 0;
 
-	for (; *at < end && n < most; (*at)++)
+	for (; *at < ghosts && n < most; (*at)++)
 	{
 		const PgscaleSweeperScore *ghost = first_ghost(history) + *at;
 

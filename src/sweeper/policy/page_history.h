@@ -119,7 +119,7 @@ typedef struct PgscaleSweeperHistory
 												 * has rank 0, 1, ... */
 	float		spread;			/* mean distance from the middle limit */
 	PgscaleSweeperScore pages[FLEXIBLE_ARRAY_MEMBER];	/* by buffer; then
-														 * ghosts */
+														 * ghosts, aligned */
 } PgscaleSweeperHistory;
 
 extern Size pgscale_sweeper_history_size(int buffers);
