@@ -51,8 +51,8 @@ StaticAssertDecl(PGSCALE_MAX_USAGE == BM_MAX_USAGE_COUNT,
 /* A header is locked for some instructions: some microseconds are enough. */
 #define READ_RETRIES	100
 
-/* Most readers go from buffer to buffer, so the header that far ahead is fetched; there need not be one. */
-#define READ_AHEAD		64
+/* Most readers go from buffer to buffer: the header that far ahead is prefetched, if there is one. */
+#define PREFETCH_HEADERS	64
 
 const PgscalePageWorths *pgscale_buffer_worths = NULL;
 
@@ -153,7 +153,7 @@ pgscale_buffer_read(int buf, PgscaleBuffer *buffer, PgscalePage *page)
 {
 	BufferDesc *desc = GetBufferDescriptor(buf);
 
-	__builtin_prefetch((char *) desc + READ_AHEAD * sizeof(BufferDescPadded));
+	__builtin_prefetch((char *) desc + PREFETCH_HEADERS * sizeof(BufferDescPadded));
 	for (int i = 0; i < READ_RETRIES; i++)
 	{
 		PgscaleBufferState before = pgscale_compat_state_read(&desc->state);

@@ -88,8 +88,8 @@
 /* What was taken in a tick is remembered, a little less each time. */
 #define TAKEN_DECAY		0.95
 
-/* Buffers before it follows the hand to one, what is known of its pages is fetched. */
-#define FETCH_AHEAD		48
+/* What is known of the pages is prefetched so many buffers before it follows the hand to them. */
+#define PREFETCH_AHEAD	48
 
 /* Classes of pages that may be yielded, two for each rank. */
 #define YIELD_CLASSES	(2 * (PGSCALE_MAX_USAGE + 2))
@@ -220,7 +220,7 @@ put_on_offer(int buf, const PgscaleBuffer *look, PgscaleSweeperPage *p)
  * places, so with many buffers seldom in the processor's caches.
  */
 static void
-fetch_known(int buf)
+prefetch_known(int buf)
 {
 	PgscaleSweeperHistory *history = pgscale_sweeper_policy_history(pgscale_sweeper_memory.policy);
 	const PgscaleSweeperPage *p = pgscale_sweeper_page(buf);
@@ -235,9 +235,9 @@ fetch_known(int buf)
 
 		if (hash == p->hash)
 			return;
-		pgscale_sweeper_history_fetch(history, hash);
+		pgscale_sweeper_history_prefetch(history, hash);
 	}
-	pgscale_sweeper_history_fetch(history, p->hash);
+	pgscale_sweeper_history_prefetch(history, p->hash);
 }
 
 /* The server's hand has passed a buffer. */
@@ -295,7 +295,7 @@ pgscale_sweeper_supply_follow(void)
 {
 	const int64 hand = (int64) pgscale_buffers_hand();
 	const int64 upto = pgscale_sweeper_passed(hand);
-	int64		fetched;
+	int64		prefetched;
 	bool		demand;
 
 	if (!entered || left_to > 0)
@@ -312,11 +312,11 @@ pgscale_sweeper_supply_follow(void)
 		followed = hand_seen = hand;
 		yielded_from = yielded_to = 0;
 	}
-	followed = fetched = Max(followed, hand - NBuffers);
+	followed = prefetched = Max(followed, hand - NBuffers);
 	for (int n = 0; followed < upto && !pgscale_sweeper_long_enough(n); n++)
 	{
-		for (; fetched < Min(followed + FETCH_AHEAD, upto); fetched++)
-			fetch_known(pgscale_sweeper_buffer_at(fetched));
+		for (; prefetched < Min(followed + PREFETCH_AHEAD, upto); prefetched++)
+			prefetch_known(pgscale_sweeper_buffer_at(prefetched));
 		pass_by(pgscale_sweeper_buffer_at(followed));
 		followed++;
 	}

@@ -94,7 +94,7 @@ uint8 pgscale_sweeper_policy_neighbour_rank(const PgscaleSweeperPolicy *p, bool 
 uint8 pgscale_sweeper_policy_rank(const PgscaleSweeperPolicy *p, int buf) { return ranks[buf]; }
 PgscaleSweeperHistory *pgscale_sweeper_policy_history(const PgscaleSweeperPolicy *p) { return NULL; }
 void pgscale_sweeper_history_pass(PgscaleSweeperHistory *history, float pages) { }
-void pgscale_sweeper_history_fetch(PgscaleSweeperHistory *history, uint32 page) { hear("fetches %d", page, 0, 0); }
+void pgscale_sweeper_history_prefetch(PgscaleSweeperHistory *history, uint32 page) { hear("prefetches %d", page, 0, 0); }
 
 void
 pgscale_sweeper_policy_init(PgscaleSweeperPolicy *p, int buffers)
@@ -637,8 +637,8 @@ static const Step supply[] = {
 	{"counts 2 6, gone, ready", "01130; 0+0, starved 2; 0", "is yielded, and supplies nothing"},
 
 	{"supply 400 5, high 3, use 100 0 102, follow, use 101 1, listen, hand 200, -valid 102, follow, deaf",
-	"no demand; fetches 110100; fetches 10100; fetches 10102; 100: 10100 evicted; 100: 110100 arrived, 1; 101: 10101 used 1; "
-	"102: 10102 evicted; demand", "what is known of a page on offer that has gone is fetched before, and of the one that has come"},
+	"no demand; prefetches 110100; prefetches 10100; prefetches 10102; 100: 10100 evicted; 100: 110100 arrived, 1; 101: 10101 used 1; "
+	"102: 10102 evicted; demand", "what is known of a page on offer that has gone is prefetched, and of the one that has come"},
 
 	/* demand */
 	{"supply 20000 3, high 10, use 19990 0 19999, follow, follow", "no demand; no demand",

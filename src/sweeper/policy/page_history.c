@@ -160,7 +160,7 @@ pgscale_sweeper_history_pass(PgscaleSweeperHistory *history, float pages)
 }
 
 void
-pgscale_sweeper_history_fetch(PgscaleSweeperHistory *history, uint32 page)
+pgscale_sweeper_history_prefetch(PgscaleSweeperHistory *history, uint32 page)
 {
 	__builtin_prefetch(ghost_set(history, page));
 }

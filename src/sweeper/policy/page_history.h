@@ -141,8 +141,8 @@ extern void pgscale_sweeper_history_evicted(PgscaleSweeperHistory *history, int 
 extern uint8 pgscale_sweeper_history_rank(const PgscaleSweeperHistory *history, int buf);
 extern uint8 pgscale_sweeper_history_visit(PgscaleSweeperHistory *history, int buf, bool kept);
 
-/* What is remembered of the page is needed soon: the processor fetches it. */
-extern void pgscale_sweeper_history_fetch(PgscaleSweeperHistory *history, uint32 page);
+/* What is remembered of the page is needed soon. */
+extern void pgscale_sweeper_history_prefetch(PgscaleSweeperHistory *history, uint32 page);
 
 /* The score of the page in the buffer. */
 extern float pgscale_sweeper_history_score(const PgscaleSweeperHistory *history, int buf);
